@@ -83,6 +83,10 @@ BY_HAND = {
     ],
     "SELECT DATE '2026-01-02'::TEXT, TIMESTAMP '2026-01-02 03:04:05'::DATE::VARCHAR || 'x', "
     "TIME '10:30'::TEXT, DOUBLE '1.5'::INT": [["2026-01-02", "2026-01-02x", "10:30:00", 2]],
+    "SELECT 3 NOT IN (1, 3) = false, 3 NOT BETWEEN 1 AND 2 > true, NULL NOT IN (1, 3) IS NULL, "
+    "NOT 3 IN (1, 3) = true, '3' NOT LIKE '4%' = true, NOT true = NOT false": [
+        [True, False, True, False, True, False]
+    ],
     "SELECT interval - 1, interval * 2, INTERVAL 1 DAY + '2026-01-01'::TIMESTAMP "
     "FROM (SELECT 3 AS interval) a ORDER BY interval DESC": [[2, 6, "2026-01-02T00:00:00Z"]],
     "SELECT INTERVAL '1 day 02:30:00', INTERVAL '-1.5 hours', INTERVAL '2' DAY, INTERVAL 3 DAYS": [

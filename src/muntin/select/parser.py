@@ -330,6 +330,12 @@ def _normal(tree: exp.Expr) -> exp.Expr:
         options, count = fetch.args.get("limit_options"), fetch.args.get("count")
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
             fetch.replace(exp.Limit(expression=count or exp.Literal.number(1)))
+    for each in list(tree.find_all(exp.Not)):
+        # sqlglot writes x NOT IN (1, 2) = y as NOT x IN (1, 2) = y, which is another thing
+        if isinstance(each.parent, exp.Predicate | exp.Binary | exp.Cast) and not isinstance(
+            each.parent, exp.Connector
+        ):
+            each.replace(exp.Paren(this=each.copy()))
     for rows in tree.find_all(exp.Limit, exp.Offset):
         rows.set("expression", rows.expression.unnest())
     for like in list(tree.find_all(exp.Like, exp.ILike)):
