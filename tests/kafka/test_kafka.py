@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import muntin
 from muntin.cli import app
 from muntin.cli.stopping import stop_spark
+from muntin.demo import producing
 from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
@@ -209,7 +210,15 @@ def test_the_recipes_of_the_documentation(broker, tmp_path, way):
     assert counted(muntin.summarize(None, secured(broker, tmp_path, way))) == oracle(range(70))
 
 
-def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path):
+def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path, monkeypatch):
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+    login |= {"sasl.username": "muntin", "sasl.password": "wr0ng-77"}
+    login |= {"ssl.ca.location": str(broker.folder / "ca.pem")}
+    monkeypatch.setattr(producing, "FLUSH_SECONDS_MAX", 3.0)
+    login["bootstrap.servers"] = broker.listeners["scram"]
+    sent = produce(orders(range(1)), "secured-scram", login)
+    assert (sent.sent, sent.failed) == (0, 1)
+    assert "SASL authentication error" in sent.why
     spec = secured(broker, tmp_path, "scram")
     options = spec["source"]["options"]
     login = options["kafka.sasl.jaas.config"]

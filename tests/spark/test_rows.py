@@ -71,4 +71,8 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
 def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
     from muntin.spark.failures import reason
 
-    assert reason(Exception(account)) == said
+    problem = Exception(account)
+    assert reason(problem) == said
+    if said == "got erliest":
+        problem._stackTrace = "\tat a.b\nCaused by: java.nio.NoSuchFileException: /nowhere.pem\n"
+        assert reason(problem) == f"{said}: NoSuchFileException: /nowhere.pem"

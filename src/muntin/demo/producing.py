@@ -84,8 +84,12 @@ def produce(
     from muntin.spark.kafka import check_servers
 
     done = Produced()
+
+    def said(problem: object) -> None:
+        done.why = str(problem)  # a wrong password, say: the records would only wait
+
     try:
-        quiet = {"log_level": 2}  # what fails is reported by the records themselves
+        quiet = {"log_level": 2, "error_cb": said}
         producer = Producer({"linger.ms": 5, "enable.idempotence": True, **quiet, **options})
     except (KafkaException, TypeError, ValueError) as problem:
         raise SourceError(f"kafka: {problem}") from None

@@ -88,7 +88,13 @@ def reason(problem: Exception) -> str:
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     if causes and (not said or said[0].endswith("awaitResult:")):
         said = causes[-1:]
-    return _cut(_QUERY.sub("", said[0]) if said else type(problem).__name__)
+    line = said[0] if said else type(problem).__name__
+    if _QUERY.match(line):
+        line = _QUERY.sub("", line).partition(" SQLSTATE")[0]
+        causes = _CAUSE.findall(str(getattr(problem, "_stackTrace", "")))  # as PySpark has it
+        if causes and causes[-1] not in line:
+            line += f": {causes[-1]}"
+    return _cut(line)
 
 
 def _start_error(text: str) -> SourceError | None:
