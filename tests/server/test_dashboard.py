@@ -24,6 +24,7 @@ KEY = "k" * 500
 def test_a_stream_is_watched(page, server, feeder):
     page.goto(server.url)
     state(page, "live")
+    page.wait_for_selector("#connection[aria-live=off]")  # which is said once
     rects = "document.querySelectorAll('#closings rect').length"
     wait(page, f"{rects} > 0")
     before = page.evaluate(rects)
@@ -232,6 +233,10 @@ def test_names_are_completed_with_the_keyboard(page, server):
     page.wait_for_selector("#statement")
     page.fill("#statement", "")
     page.type("#statement", "SELECT serv")
+    page.wait_for_selector("#completions li")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#statement:not([aria-activedescendant])")
+    page.type("#statement", "e")
     page.wait_for_selector("#completions li")
     page.keyboard.press("Tab")
     assert page.input_value("#statement") == "SELECT served"

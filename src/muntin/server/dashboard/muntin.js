@@ -20,9 +20,12 @@ let said = ["live", "live"], stale = false, lostAt = null;
 
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
-  [connection.dataset.state, connection.textContent] = {
+  const [level, text] = {
     wait: ["wait", "connecting"], live: said, lost: ["lost", `connection lost at ${lostAt}, trying again`],
   }[state];
+  connection.ariaLive = level === connection.dataset.state ? "off" : "polite"; // seconds that pass are not read out
+  connection.dataset.state = level;
+  if (connection.textContent !== text) connection.textContent = text;
   document.documentElement.classList.toggle("stale", state === "lost" || stale);
 }
 

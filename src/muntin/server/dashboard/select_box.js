@@ -105,6 +105,7 @@ export function selectBox(holder, live, names) {
     list.hidden = true;
     shown = [];
     text.setAttribute("aria-expanded", "false");
+    paint();
   }
 
   function write(summary) {
