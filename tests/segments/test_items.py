@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import IncompatibleSummary
+from muntin.kinds.columns import without_views
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import encode
 from muntin.segments.columns import lists
@@ -142,6 +143,7 @@ def test_a_dictionary_has_the_bytes_of_its_values(data: Any, algebra: Any) -> No
     numbers = st.integers(0, len(texts) - 1) | st.none()
     rows = data.draw(st.lists(numbers, min_size=1, max_size=30))
     coded = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(texts, pa.string()))
+    coded = without_views(pa.record_batch({"i": coded}), ["i"]).column(0)  # as every kind has it
     slices = np.array(
         data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
     )
