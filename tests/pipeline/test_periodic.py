@@ -321,6 +321,9 @@ def test_nothing_yet():
     made = ingested(pipeline({"beats": BEATS}), [[events([(5, None, 1), (900, None, 2)])]])
     found = Session(made.ledger).sql("SELECT * FROM periodic(beats, 5)")
     assert (found.rows, found.bounds["beats"]["nulls"]) == ([], 2)
+    batches = [[events([(900, "bot", 1), (900, None, 2)])], [events([(5, None, 1), (5, "bot", 2)])]]
+    made = ingested(pipeline({"beats": BEATS}), batches)
+    assert (made.progress.late, made.ledger.pipelines()[0].late) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ class PipelineShards:
     def _check_types(self, sent: Mapping[Key, Sequence[Row]]) -> None:
         known = {(key[0], shard.item_type) for key, shard in self._shards.items()}
         for (name, _), rows in sorted(sent.items()):
-            streams = (pa.ipc.open_stream(payload) for *_, payload in rows if payload)
+            streams = map(pa.ipc.open_stream, _items(rows))
             known |= {(name, item_kind(each.schema.field("item").type)) for each in streams}
             kinds = sorted(kind for of, kind in known if of == name and kind is not None)
             if len(kinds) > 1:
@@ -138,21 +138,22 @@ class PipelineShards:
         late = shard.late
         late_before = max(late_before, self._whole_from.get(name, late_before))
         items, times = pa.array([], pa.string()), np.empty(0, np.int64)
-        tables = [pa.ipc.open_stream(payload).read_all() for *_, payload in rows if payload]
+        tables = [pa.ipc.open_stream(payload).read_all() for payload in _items(rows)]
         if tables:
             table = pa.concat_tables(tables)
             items, times = table["item"], table["time"].to_numpy()
             if is_text(items.type):  # all of a batch may be too long for 32-bit offsets
                 items = items.cast(pa.large_string())
-        nulls = sum(events for _, _, of, events, _ in rows if of == NULLS)
-        shard.update(items, times, until=until, late_before=late_before, nulls=nulls)
+        nulls = np.frombuffer(b"".join(p for _, _, of, _, p in rows if of == NULLS), np.int64)
+        shard.update(items, times, until=until, late_before=late_before, nulls=len(nulls))
         payload = shard.to_bytes()
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise SummaryOverflow(
                 f"summaries.{name}: shard {number} is {len(payload):,} bytes, most of them events "
                 "that the watermark has not passed yet: give it more shards, or a shorter lateness"
             )
-        return shard, payload, shard.late - late
+        late_nulls = int((nulls < late_before).sum())  # late as well, though none is left out
+        return shard, payload, shard.late - late + late_nulls
 
 
 def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> PeriodicShard:
@@ -172,6 +173,10 @@ def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> Periodi
 def _waits(shard: PeriodicShard, until: int) -> bool:
     first = shard.first_buffered
     return first is not None and first < until
+
+
+def _items(rows: Sequence[Row]) -> list[bytes]:
+    return [payload for _, _, shard, _, payload in rows if shard != NULLS]
 
 
 def _sent(rows: Sequence[Row]) -> dict[Key, list[Row]]:

@@ -21,7 +21,7 @@ from muntin.summaries.sharding import SHARD_SEED, order_of, shards_of
 SEQUENCED = 3
 """What a row is: shard in the place of the pane, number of events, Arrow IPC."""
 NULLS = -1
-"""The shard of events without an item, which are only counted."""
+"""The shard of events without an item, which are only counted; the payload is their times."""
 ROWS_SENT_AT_ONCE = 1 << 20
 BYTES_SENT_AT_ONCE = 64 << 20  # of items, before compression
 
@@ -34,7 +34,7 @@ class Sequencer:
     def __init__(self, summaries: Mapping[str, SummarySpec]) -> None:
         self._specs = {n: s for n, s in summaries.items() if isinstance(s, PeriodicSpec)}
         self._parts: dict[str, list[tuple[pa.Array, np.ndarray]]] = {n: [] for n in self._specs}
-        self._nulls = dict.fromkeys(self._specs, 0)
+        self._nulls: dict[str, list[np.ndarray]] = {name: [] for name in self._specs}
         self._buffered = self._buffered_bytes = 0
 
     def add(self, batch: pa.RecordBatch, times: np.ndarray) -> None:
@@ -42,9 +42,9 @@ class Sequencer:
         for name, spec in self._specs.items():
             items, at = spec.items(batch), times
             if items.null_count:
-                self._nulls[name] += items.null_count
-                kept = np.flatnonzero(items.is_valid().to_numpy(zero_copy_only=False))
-                items, at = items.take(pa.array(kept)), times[kept]
+                there = items.is_valid().to_numpy(zero_copy_only=False)
+                self._nulls[name].append(times[~there])
+                items, at = items.filter(pa.array(there)), times[there]
             self._parts[name].append((items, at))
             self._buffered_bytes += items.nbytes
         self._buffered += len(times)
@@ -61,8 +61,9 @@ class Sequencer:
                 items, at = zip(*(part for part in parts if part[0].type == kind), strict=True)
                 yield from _rows(name, spec.shards, pa.concat_arrays(items), np.concatenate(at))
             if self._nulls[name]:
-                yield SEQUENCED, name, NULLS, self._nulls[name], b""
-                self._nulls[name] = 0
+                nulls = np.concatenate(self._nulls[name])
+                yield SEQUENCED, name, NULLS, len(nulls), nulls.tobytes()
+                self._nulls[name] = []
 
 
 def _rows(name: str, shards: int, items: pa.Array, times: np.ndarray) -> list[Row]:
