@@ -19,8 +19,6 @@ TOKEN_CHARACTERS_MIN = 16
 UNITS_MAX = 100_000  # of a window; each is kept at the site, with its objects and values
 SCALE_MAX = 1e15
 SPEED_MAX = 1e9
-VALUE_MAX = 1 << 50
-K_MAX = 10_000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -125,8 +123,6 @@ class SiteSpec(Ranking):
     site_values: dict[str, str] = Field(
         default_factory=dict, description="Name of each site -> its value in site_column"
     )
-    k: int | None = Field(default=None, ge=1, le=K_MAX)
-    epsilon: int | None = Field(default=None, ge=0, le=VALUE_MAX)
     token: Token = ""
     token_env: str = Field(default="", description="Environment variable that holds the token")
     heartbeat: int = Field(default=6, ge=1, le=10_000, description="Units of silence at most")

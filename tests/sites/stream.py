@@ -65,7 +65,6 @@ def pipeline(site: str, url: str, **changes) -> Pipeline:
             "coordinator": url,
             "site": site,
             "heartbeat": HEARTBEAT,
-            "k": K,
             **RANKING,
             **changes.pop("sites", {}),
         },

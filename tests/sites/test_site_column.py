@@ -15,7 +15,7 @@ from muntin.spec import Pipeline
 from tests.pipeline.support import gather
 from tests.sites.conftest import until
 from tests.sites.fed import START, top
-from tests.sites.stream import HEARTBEAT, PANE_US, RANKING, K, check_top, coordinator, events
+from tests.sites.stream import HEARTBEAT, PANE_US, RANKING, check_top, coordinator, events
 
 VALUES = {"north": "N", "south": "S"}
 PANES = 90
@@ -23,7 +23,7 @@ PANES = 90
 
 def spec(address="ws://127.0.0.1:1", keys=(("region", "origin"),), more=None, **sites):
     column = {"site_column": "region", "site_values": VALUES}
-    entries = {"coordinator": address, "heartbeat": HEARTBEAT, "k": K, **RANKING, **column, **sites}
+    entries = {"coordinator": address, "heartbeat": HEARTBEAT, **RANKING, **column, **sites}
     return Pipeline.of(
         {
             "name": "flights",

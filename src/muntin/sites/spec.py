@@ -12,8 +12,8 @@ from muntin import spec_file
 from muntin.errors import SpecError
 from muntin.kinds.base import Strict
 from muntin.spec import Name
-from muntin.spec_sites import K_MAX, TOKEN_VARIABLE, VALUE_MAX, Ranking, Token, token_of
-from muntin.topk.messages import SITES_MAX
+from muntin.spec_sites import TOKEN_VARIABLE, Ranking, Token, token_of
+from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX
 
 PORT = 8790
 
