@@ -24,25 +24,40 @@ checks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
-from muntin.summaries.entries import Entries
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
+from muntin.summaries.items import (
+    ITEM_TYPES,
+    as_items,
+    hash_items,
+    integers,
+    item_kind,
+    text_buffers,
+)
+from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.kernels.sorting import nth_largest
 from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
 from muntin.summaries.weights import added, as_weights, total_of
 
 CAPACITY_MAX = 1 << 24  # 32 M entries of 40 bytes: past that, exact counting is the better tool
 SEED_MAX = 2**64 - 1
+ENTRIES_MIN, ARENA_BYTES_MIN, LARGE = 256, 4096, 1 << 16  # to begin with; from where on to double
+PACKED_BYTES_MAX = 1 << 26  # of texts: more are not compressed, so that few bytes ask for no more
+TEXTS = ("string", "binary")
 _COLUMNS = ["item", "value", "lower", "upper"]
 _ORDER = [("value", "descending"), ("lower", "descending"), ("item", "ascending")]
+_STREAMS = 4
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
+_N, _O = kernels.ENTRIES, kernels.OFFSET
 
 
 class SpaceSaving(Copied):
@@ -72,21 +87,18 @@ class SpaceSaving(Copied):
     kind: ClassVar[str] = "space_saving"
 
     def __init__(self, capacity: int = 1000, seed: int = 0) -> None:
-        self._entries = Entries(
-            integer_in("capacity", capacity, 1, CAPACITY_MAX), integer_in("seed", seed, 0, SEED_MAX)
-        )
+        self.capacity = integer_in("capacity", capacity, 1, CAPACITY_MAX)
+        self.seed = integer_in("seed", seed, 0, SEED_MAX)
         self._events = 0
         self._total = 0
-
-    @property
-    def capacity(self) -> int:
-        """Counters that the bounds promise; twice as many may be held."""
-        return self._entries.capacity
-
-    @property
-    def seed(self) -> int:
-        """Seed of the hash."""
-        return self._entries.seed
+        self._items: str | None = None  # the name of their type in ITEM_TYPES, once there was one
+        self._state = np.zeros(2, np.int64)
+        self._hashes = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.int64)
+        self._errors = np.empty(0, np.int64)
+        self._starts = np.zeros(1, np.int64)  # of texts in the arena; or the integers themselves
+        self._arena = np.empty(0, np.uint8)
+        self._table = np.zeros(2, np.uint64)
 
     @property
     def count(self) -> int:
@@ -101,7 +113,7 @@ class SpaceSaving(Copied):
     @property
     def offset(self) -> int:
         """No item that is not kept weighs more."""
-        return self._entries.offset
+        return int(self._state[_O])
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -111,7 +123,7 @@ class SpaceSaving(Copied):
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self._entries.nbytes
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     def update(self, items: Any, weights: Any = None) -> None:
         """Count items.
@@ -140,7 +152,18 @@ class SpaceSaving(Copied):
         total = added(self._total, total_of(weights, len(hashes)), "space_saving")
         if not len(hashes):
             return
-        self._entries.add(as_items(items), hashes, weights)
+        array, name = self._typed(as_items(items))
+        if name == "string":
+            _refuse_broken_text(array)
+        self._items = name
+        data, offsets = _parts(array, name)
+        at = 0
+        while True:
+            at = kernels.count(at, hashes, weights, data, offsets, *self._arrays())
+            if at == len(hashes):
+                break
+            size = 0 if offsets is None else int(offsets[at + 1] - offsets[at])
+            self._grow(self._kept + 1, self._used + size, 2 * self.capacity)
         self._total = total
         self._events += len(hashes)
 
@@ -153,12 +176,12 @@ class SpaceSaving(Copied):
             int64[n], confidence 1.0. `value` = `upper`, never below the truth. An item that is
             not kept has `lower` 0 and `upper` `offset`.
         """
-        found = self._entries.look_up(as_items(items))
+        found = self._look_up(as_items(items))
         kept = found >= 0
         upper = np.full(len(found), self.offset, np.int64)
         lower = np.zeros(len(found), np.int64)
-        upper[kept] = self._entries.counts[found[kept]]
-        lower[kept] = upper[kept] - self._entries.errors[found[kept]]
+        upper[kept] = self._counts[found[kept]]
+        lower[kept] = upper[kept] - self._errors[found[kept]]
         return Estimate(upper.copy(), lower, upper, 1.0)
 
     def top(self, k: int | None = None) -> pa.Table:
@@ -177,10 +200,11 @@ class SpaceSaving(Copied):
     ) -> pa.Table:
         """As `top`, where `at_most` knows of items that they weigh no more."""
         k = None if k is None else integer_in("k", k, 0, INT64_MAX)
-        items, upper, rival = self._entries.values(), self._entries.counts.copy(), 0
+        items, counts, errors, rival = self._values(), *self._weights(), 0
+        upper = counts.copy()
         if at_most is not None:
             upper = np.minimum(upper, at_most(items))
-        columns = [items, upper, self._entries.counts - self._entries.errors, upper]
+        columns = [items, upper, counts - errors, upper]
         if k is not None and k < len(items):
             rival = nth_largest(upper, k)
             near = np.flatnonzero(upper >= rival)  # no other can be among the first
@@ -200,25 +224,41 @@ class SpaceSaving(Copied):
             The total weight would leave int64. Nothing was changed.
         """
         check_alike(self, other)
-        mine, theirs = self._entries.items, other._entries.items
+        mine, theirs = self._items, other._items
         if mine and theirs and mine != theirs:
             raise IncompatibleSummary(f"items of type {theirs} cannot join items of type {mine}")
         total = added(self._total, other._total, "space_saving")
         events = added(self._events, other._events, "space_saving", "events")
-        self._entries.merge(other._entries)
         self._total = total
         self._events = events
+        if theirs is None:
+            return
+        # an item that one side does not keep may have weighed up to that side's offset there
+        other = deepcopy(other) if other is self else other
+        self._items = theirs
+        together = self._kept + other._kept, self._used + other._used
+        self._grow(*together, 4 * self.capacity)
+        kernels.merge(other._kept, other.offset, *other._arrays()[2:7], *self._arrays())
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""
         described = self.parameters | {
-            "items": self._entries.items,
-            "entries": len(self._entries),
+            "items": self._items,
+            "entries": self._kept,
             "offset": self.offset,
             "events": self._events,
             "total": self._total,
         }
-        return seal(self.kind, described, self._entries.to_bytes())
+        texts, n = self._items in TEXTS, self._kept
+        arena = self._arena[: self._used]
+        packed = len(arena) <= PACKED_BYTES_MAX
+        counts, errors = self._weights()
+        out = StreamWriter()  # as in a segment
+        out.numbers(counts - errors)
+        out.numbers(errors)
+        out.numbers(np.diff(self._starts[: n + 1]) if texts else self._starts[:n])
+        out.raw(arena if packed else arena[:0])
+        return seal(self.kind, described, *out.written(), b"" if packed else arena.tobytes())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -242,13 +282,54 @@ class SpaceSaving(Copied):
         body = Body(cls.kind, view)
         if (items is None) != (summary._events == 0) or (items is None and n):
             raise CorruptSummary("space_saving: items without a type or without an event")
-        summary._entries.read(items, n, offset, body)
+        summary._read(items, n, offset, body)
         summary._check()
         return summary
 
+    def _read(self, items: str | None, n: int, offset: int, body: Body) -> None:
+        """Take over what `to_bytes` wrote; checked for what is true of all entries."""
+        directory, payload = body.view(_STREAMS * ENTRY_BYTES), body.rest()
+        reader = StreamReader(directory, payload)
+        counted, errors, third = (reader.numbers(n) for _ in range(3))
+        if n and min(int(counted.min()), int(errors.min())) < 0:
+            raise CorruptSummary("space_saving: a count is below zero")
+        self._items = items
+        if items in TEXTS:
+            if n and (
+                int(third.min()) < 0 or int(third.max()) > max(PACKED_BYTES_MAX, len(payload))
+            ):
+                raise CorruptSummary("space_saving: an item's length is impossible")
+            size = exact_sum(third)
+            packed = size <= PACKED_BYTES_MAX
+            arena = reader.raw(size if packed else 0)
+            bare = reader.rest()
+            if not packed:
+                arena = np.frombuffer(bare, np.uint8)
+            if len(arena) != size or (packed and len(bare)):
+                raise CorruptSummary("space_saving: the texts do not have their lengths")
+            self._reserve(n, len(arena))
+            self._starts[1 : n + 1] = np.cumsum(third)
+            self._arena[: len(arena)] = arena
+        else:
+            reader.raw(0)
+            reader.done()
+            self._reserve(n, 0)
+            self._starts[:n] = third
+        self._counts[:n], self._errors[:n] = counted + errors, errors
+        self._state[_N], self._state[_O] = n, offset
+        values = self._values()
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            raise CorruptSummary("space_saving: an item is not UTF-8") from None
+        self._hashes[:n] = hash_items(values, self.seed)
+        kernels.reindex(self._table, self._hashes, n)
+        if (self._look_up(values, self._hashes[:n]) != np.arange(n)).any():
+            raise CorruptSummary("space_saving: an item stands twice")
+
     def _check(self) -> None:
         """What is true of every summary that `update` and `merge` can make."""
-        counts, errors = self._entries.counts, self._entries.errors
+        counts, errors = self._weights()
         n, offset, total = len(counts), self.offset, self._total
         if (total > 0) != (n > 0):
             raise CorruptSummary(f"space_saving: {n} items of a total {total}")
@@ -271,5 +352,110 @@ class SpaceSaving(Copied):
     def __repr__(self) -> str:
         return (
             f"SpaceSaving(capacity={self.capacity}, seed={self.seed}): {self._events} events, "
-            f"{len(self._entries)} items, offset {self.offset} of {self._total}"
+            f"{self._kept} items, offset {self.offset} of {self._total}"
         )
+
+    @property
+    def _kept(self) -> int:
+        """Entries."""
+        return int(self._state[_N])
+
+    @property
+    def _used(self) -> int:
+        """Bytes of the arena."""
+        return int(self._starts[self._kept]) if self._items in TEXTS else 0
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and errors of all entries."""
+        return self._counts[: self._kept], self._errors[: self._kept]
+
+    def _typed(self, array: pa.Array) -> tuple[pa.Array, str]:
+        """Items in the type of those kept, and its name; BadArgument where they are of another."""
+        name = item_kind(array.type)
+        if self._items is None or self._items == name:
+            return array, name
+        if {self._items, name} == {"int64", "uint64"}:
+            try:
+                return array.cast(ITEM_TYPES[self._items]), self._items
+            except pa.ArrowInvalid as problem:
+                raise BadArgument(f"items so far are {self._items}: {problem}") from None
+        raise BadArgument(f"items are {name}, those before were {self._items}: give one type")
+
+    def _look_up(self, array: pa.Array, hashes: np.ndarray | None = None) -> np.ndarray:
+        """Number of each item's entry, or -1: int64[n]."""
+        out = np.full(len(array), -1, np.int64)
+        if self._items is None or not len(array):
+            return out
+        array, name = self._typed(array)
+        if hashes is None:
+            hashes = hash_items(array, self.seed)
+        where = self._arrays()[5:]
+        kernels.look_up(hashes, *_parts(array, name), *where, out)
+        return out
+
+    def _values(self) -> pa.Array:
+        """The items of all entries, in the order in which they came."""
+        n = self._kept
+        if self._items is None:
+            return pa.array([], pa.large_string())
+        if self._items not in TEXTS:
+            bits = pa.py_buffer(self._starts[:n].tobytes())
+            return pa.Array.from_buffers(ITEM_TYPES[self._items], n, [None, bits])
+        texts = self._arena[: self._used].tobytes()
+        buffers = [None, pa.py_buffer(self._starts[: n + 1].tobytes()), pa.py_buffer(texts)]
+        return pa.Array.from_buffers(ITEM_TYPES[self._items], n, buffers)
+
+    def _arrays(self) -> Any:
+        """State, capacity, entries, arena and table, as the kernels take them."""
+        columns = (self._hashes, self._counts, self._errors, self._starts)
+        arena = self._arena if self._items in TEXTS else None
+        return self._state, self.capacity, *columns, arena, self._table
+
+    def _grow(self, entries: int, arena_bytes: int, most: int) -> None:
+        """Room for so much and, where there is not, for several times what there was; for no more
+        than `most` entries, unless there are."""
+        if entries > len(self._hashes):
+            entries = max(entries, min(_more(len(self._hashes), ENTRIES_MIN), most))
+        if arena_bytes > len(self._arena):
+            arena_bytes = max(arena_bytes, _more(len(self._arena), ARENA_BYTES_MIN))
+        self._reserve(entries, arena_bytes)
+
+    def _reserve(self, entries: int, arena_bytes: int) -> None:
+        """Arrays that hold so many entries and bytes, and a table at most half full."""
+        self._arena = _longer(self._arena, arena_bytes)
+        if entries > len(self._hashes):
+            self._hashes = _longer(self._hashes, entries)
+            self._counts = _longer(self._counts, entries)
+            self._errors = _longer(self._errors, entries)
+            self._starts = _longer(self._starts, entries + 1)
+            self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
+            kernels.reindex(self._table, self._hashes, self._kept)
+
+
+def _parts(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Bytes and offsets of texts; of integers, the numbers alone."""
+    return text_buffers(array) if name in TEXTS else (integers(array), None)
+
+
+def _refuse_broken_text(array: pa.Array) -> None:
+    """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
+    data, offsets = text_buffers(array)
+    if not len(array) or data[offsets[0] : offsets[-1]].max(initial=0) < 0x80:
+        return  # ASCII, as nearly always: ten times faster to see than to validate
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        raise BadArgument(f"items are not UTF-8 ({problem}): give them as binary") from None
+
+
+def _more(size: int, least: int) -> int:
+    """What is small grows fast: each time all of it is copied, and the table filled anew."""
+    return max(least, size * (4 if size < LARGE else 2))
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    if size <= len(array):
+        return array
+    longer = np.zeros(size, array.dtype)
+    longer[: len(array)] = array
+    return longer
