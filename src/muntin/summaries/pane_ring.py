@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary
+from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
     NOTHING,
@@ -28,6 +28,7 @@ from muntin.summaries.panes import (
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 
 POSITION_MAX = 1 << 62
+WINDOW_ITEMS_MAX = 1 << 40
 
 
 class Pane:
@@ -112,6 +113,11 @@ class PaneRing(Ring):
         become the oldest one, in which what had left either window comes first.
         """
         end, count = self.end + other.end, self.count + other.count
+        if self.window + other.window > WINDOW_ITEMS_MAX:
+            raise IncompatibleSummary(
+                f"windows of {self.window} and {other.window} items are more than "
+                f"{WINDOW_ITEMS_MAX} together: merge fewer, or shorter ones"
+            )
         # panes with how many of their items have left, the newest first
         rings = [[(p, max(r.edge - p.start, 0)) for p in r.ring[::-1]] for r in (self, other)]
         cuts = [ring.pop() for ring in rings if ring and ring[-1][1]]

@@ -40,6 +40,8 @@ class WindowQuantiles(Copied):
     kind: ClassVar[str]
     _held_by: ClassVar[Any]
     _window_max: ClassVar[int]
+    _counted: ClassVar[tuple[str, ...]] = ("seen",)  # none is more than the one before
+    _options: ClassVar[dict[str, tuple[int, int]]] = {"panes": (1, PANES_MAX), "k": (K_MIN, K_MAX)}
 
     __slots__ = ("_coins", "_engine", "_view", "dtype", "k", "panes", "seen")
 
@@ -141,24 +143,25 @@ class WindowQuantiles(Copied):
         """The whole state; see `from_bytes`."""
         parameters, body = self._engine.state()
         parameters |= described_coins(self._coins) | self.parameters | {"window": self.window}
-        return seal(self.kind, parameters | self._own_state(), body)
+        parameters |= {name: getattr(self, name) for name in self._counted}
+        return seal(self.kind, parameters, body)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """A window from `to_bytes`; `CorruptSummary` on anything else."""
         parameters, contents = unseal(data, cls.kind)
         fields, body = Fields(cls.kind, parameters), Body(cls.kind, contents)
-        options = {
-            "panes": fields.integer("panes", 1, PANES_MAX),
-            "k": fields.integer("k", K_MIN, K_MAX),
-            "dtype": fields.choice("dtype", DTYPES),
-        }
+        options: dict[str, Any] = {n: fields.integer(n, *ends) for n, ends in cls._options.items()}
+        options["dtype"] = fields.choice("dtype", DTYPES)
         try:
             window = cls(fields.integer("window", 1, cls._window_max), **options)
         except BadArgument as problem:
             raise CorruptSummary(f"{cls.kind}: {problem}") from None
         window._coins[:] = read_coins(fields)
-        window._restore_own(fields)
+        most = COUNT_MAX
+        for name in cls._counted:
+            most = fields.integer(name, 0, most)
+            setattr(window, name, most)
         window._engine.restore(cls.kind, fields, body)
         fields.done()
         body.done()
@@ -186,23 +189,10 @@ class WindowQuantiles(Copied):
             Another kind of window, dtype, number of panes or k.
         """
         check_alike(self, other)
-        self._check_own(other)
         self._engine.merge(other._engine)
-        self.seen += other.seen
-        self._add_own(other)
+        for name in self._counted:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self._view = None
-
-    def _check_own(self, other: Any) -> None:
-        """Refuse to merge with what would make too much."""
-
-    def _add_own(self, other: Any) -> None:
-        """Add the other's own counts."""
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"seen": self.seen}
-
-    def _restore_own(self, fields: Fields) -> None:
-        self.seen = fields.integer("seen", 0, COUNT_MAX)
 
     def _sorted_view(self) -> tuple[WeightedView, float, float]:
         if self._view is None:

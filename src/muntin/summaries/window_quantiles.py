@@ -24,17 +24,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muntin.errors import BadArgument, IncompatibleSummary
+from muntin.errors import BadArgument
 from muntin.summaries.checks import integer_in
 from muntin.summaries.order_keys import as_column, bounds_of, to_keys
-from muntin.summaries.pane_ring import PaneRing
-from muntin.summaries.reading import Fields
+from muntin.summaries.pane_ring import WINDOW_ITEMS_MAX, PaneRing
 from muntin.summaries.time_ring import TIME_MAX, TimeRing
 from muntin.summaries.times import as_times
 from muntin.summaries.window_base import WindowQuantiles
 from muntin.times import DURATION_US_MAX, duration_us
-
-WINDOW_ITEMS_MAX = 1 << 40
 
 
 class FixedWindowQuantiles(WindowQuantiles):
@@ -90,13 +87,6 @@ class FixedWindowQuantiles(WindowQuantiles):
         self.seen += len(column)
         self._view = None
 
-    def _check_own(self, other: Any) -> None:
-        if self.window + other.window > WINDOW_ITEMS_MAX:
-            raise IncompatibleSummary(
-                f"windows of {self.window} and {other.window} items are more than "
-                f"{WINDOW_ITEMS_MAX} together: merge fewer, or shorter ones"
-            )
-
 
 class TimeWindowQuantiles(WindowQuantiles):
     """Order statistics of the last `window` of time; each value comes with its own.
@@ -125,6 +115,8 @@ class TimeWindowQuantiles(WindowQuantiles):
     kind: ClassVar[str] = "time_window_quantiles"
     _held_by: ClassVar[Any] = TimeRing
     _window_max: ClassVar[int] = DURATION_US_MAX
+    _counted: ClassVar[tuple[str, ...]] = ("seen", "late")
+    _options: ClassVar[Any] = WindowQuantiles._options | {"tolerance": (0, DURATION_US_MAX)}
 
     __slots__ = ("late", "tolerance")
 
@@ -201,17 +193,6 @@ class TimeWindowQuantiles(WindowQuantiles):
             raise BadArgument(f"now={now!r} is too far")
         self._engine.advance(moment)
         self._view = None
-
-    def _add_own(self, other: Any) -> None:
-        self.late += other.late
-
-    def _own_state(self) -> dict[str, Any]:
-        return super()._own_state() | {"late": self.late}
-
-    def _restore_own(self, fields: Fields) -> None:
-        super()._restore_own(fields)
-        self.tolerance = fields.integer("tolerance", 0, DURATION_US_MAX)
-        self.late = fields.integer("late", 0, self.seen)
 
 
 def _microseconds(value: Any, least: int = 1) -> int:
