@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from muntin.errors import BadArgument
+
 pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
 
 
 _TEXT = frozenset((pa.string(), pa.large_string(), pa.string_view()))
 _BINARY = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
+
+
+def one_array(values: Any, what: str) -> Any:
+    """One array of what the caller gave, dictionaries kept.
+
+    Raises
+    ------
+    BadArgument
+        It is none: `what`, and Arrow's words.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
+            values = pa.concat_arrays(values.chunks)
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        try:
+            return pa.array(values)
+        except OverflowError:  # from 2**63 on; what can be read once only is gone by now
+            if not isinstance(values, Sequence | np.ndarray):
+                raise
+            return pa.array(values, pa.uint64())
+    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
+        raise BadArgument(f"{what}: {problem}") from None
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import buffer_numbers, decoded, floored, is_text
+from muntin.arrow import buffer_numbers, decoded, floored, is_text, one_array
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 
@@ -59,24 +59,11 @@ def given_items(items: Any) -> pa.Array:
         )
     if len(shape := getattr(items, "shape", (0,))) > 1:
         raise BadArgument(f"items have shape {tuple(shape)}: give one column")
-    if isinstance(items, pa.ChunkedArray):
-        items = items.combine_chunks()
-        if isinstance(items, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
-            items = pa.concat_arrays(items.chunks)
     if isinstance(items, np.ndarray) and items.dtype.kind == "T":  # NumPy's own strings
         items = items.tolist()
     if isinstance(items, np.ndarray):  # Arrow takes neither numbers of other machines nor 0-d
         items = np.atleast_1d(items).astype(items.dtype.newbyteorder("="), copy=False)
-    if not isinstance(items, pa.Array):
-        try:
-            try:
-                items = pa.array(items)
-            except OverflowError:  # from 2**63 on; what can be read once only is gone by now
-                if not isinstance(items, Sequence | np.ndarray):
-                    raise
-                items = pa.array(items, pa.uint64())
-        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
-            raise BadArgument(f"items must be strings, bytes or integers: {problem}") from None
+    items = one_array(items, "items must be strings, bytes or integers")
     items = decoded(items)  # before nulls are counted: its dictionary may hold them
     if items.null_count:
         at = items.is_null().index(True).as_py()

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import decoded, floored, is_text, value_type
+from muntin.arrow import decoded, floored, is_text, one_array, value_type
 from muntin.errors import BadArgument
 from muntin.summaries.items import hash_items
 
@@ -32,16 +32,7 @@ _DAY_MS = 86_400_000
 
 def column_of(name: str, values: Any) -> pa.Array:
     """One Arrow array, dictionaries kept, of what the caller gave."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks)
-    if isinstance(values, pa.Array):
-        return values
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
-        raise BadArgument(f"key column {name!r} is no column: {problem}") from None
+    return one_array(values, f"key column {name!r} is no column")
 
 
 def kind_of(name: str, array: pa.Array) -> KeyKind | None:
@@ -111,33 +102,26 @@ def fold(hashes: Sequence[np.ndarray]) -> np.ndarray:
 
 def columns_in(batch: Any, names: Sequence[str]) -> list[pa.Array]:
     """The named columns of a record batch, table or mapping; or arrays in the names' order."""
-    if isinstance(batch, pa.RecordBatch | pa.Table):
-        there = batch.schema.names
-    elif isinstance(batch, Mapping):
-        there = list(batch)
-    else:
-        if len(names) == 1 and not (
-            isinstance(batch, list | tuple) and batch and isinstance(batch[0], pa.Array)
-        ):
-            batch = [batch]
-        if not isinstance(batch, Sequence) or isinstance(batch, str | bytes):
+    if isinstance(batch, pa.RecordBatch | pa.Table | Mapping):
+        there = batch.schema.names if not isinstance(batch, Mapping) else list(batch)
+        missing = [name for name in names if there.count(name) != 1]
+        if missing:
             raise BadArgument(
-                f"{', '.join(names)}: got a {type(batch).__name__}, give a list of columns"
+                f"column {missing[0]!r} is missing, or there more than once; "
+                f"columns are {', '.join(there)!r:.500}"
             )
-        if len(batch) != len(names):
-            raise BadArgument(f"{len(batch)} key columns for {', '.join(names)}")
-        found = [column_of(name, batch[i]) for i, name in enumerate(names)]
-        return _of_one_length(found)
-    missing = [name for name in names if there.count(name) != 1]
-    if missing:
+        batch = [batch[name] for name in names]
+    elif len(names) == 1 and not (
+        isinstance(batch, list | tuple) and batch and isinstance(batch[0], pa.Array)
+    ):
+        batch = [batch]
+    if not isinstance(batch, Sequence) or isinstance(batch, str | bytes):
         raise BadArgument(
-            f"column {missing[0]!r} is missing, or there more than once; "
-            f"columns are {', '.join(there)!r:.500}"
+            f"{', '.join(names)}: got a {type(batch).__name__}, give a list of columns"
         )
-    return _of_one_length([column_of(name, batch[name]) for name in names])
-
-
-def _of_one_length(columns: list[pa.Array]) -> list[pa.Array]:
+    if len(batch) != len(names):
+        raise BadArgument(f"{len(batch)} key columns for {', '.join(names)}")
+    columns = [column_of(name, column) for name, column in zip(names, batch, strict=True)]
     if len({len(column) for column in columns}) > 1:
         raise BadArgument(f"key columns differ in length: {[len(column) for column in columns]}")
     return columns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import read_only
+from muntin.arrow import one_array, read_only
 from muntin.errors import BadArgument, how_many
 from muntin.summaries.items import micros
 from muntin.summaries.kernels.hyper_bloom import first_backwards
@@ -64,16 +64,9 @@ def check_order(times: np.ndarray, last: int | None) -> None:
 
 
 def _as_arrow(times: Any) -> pa.Array:
-    if isinstance(times, pa.ChunkedArray):
-        return times.combine_chunks()
-    if isinstance(times, pa.Array):
-        return times
     if isinstance(times, np.ndarray) and not isinstance(times, np.ma.MaskedArray):
         times = _known_to_arrow(times)
-    try:
-        return pa.array(times)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError) as problem:
-        raise BadArgument(f"times must be integers or timestamps: {problem}") from None
+    return one_array(times, "times must be integers or timestamps")
 
 
 def _known_to_arrow(times: np.ndarray) -> np.ndarray:
