@@ -21,7 +21,7 @@ from muntin.errors import CorruptMessage, UnknownName
 from muntin.topk.answer import Answer, answer_of, calm_until, confirmed
 from muntin.topk.bootstrap import Ask, Survey
 from muntin.topk.codec import fits
-from muntin.topk.hybrid import CostModel, Costs
+from muntin.topk.hybrid import SLIDES_MAX, CostModel
 from muntin.topk.membership import Addressed, Membership, check_k
 from muntin.topk.messages import (
     NOTHING,
@@ -120,7 +120,6 @@ class Coordinator:
         self._watch: WatchMode | None = None
         self._factors_max: int | None = None  # from a survey's first factors on
         self._as_of: int | None = None  # the newest unit at which T is known to have been a top k
-        self._costs = Costs(hybrid, self.membership)
         self._now = 0.0
 
     @property
@@ -159,7 +158,7 @@ class Coordinator:
         if site is None:
             raise UnknownName(f"site {name!r}: the sites are {', '.join(self.sites)}")
         message = vetted(name, message, self.epoch)
-        self._costs.charge(name, message)
+        self._charged([(name, message)])
         site.heard = now
         if message.epoch > self.epoch:  # this coordinator was restored from an older state
             self.membership.epoch = message.epoch
@@ -171,7 +170,7 @@ class Coordinator:
             life = message.life if isinstance(message, Hello) else 0
             message = Hello(message.epoch, message.unit, life)
         if isinstance(message, Hello):
-            return self._costs.charged(self._hello(site, message, now))
+            return self._charged(self._hello(site, message, now))
         if not site.member:
             return []
         if message.version > site.version:  # said to an earlier coordinator in the same epoch
@@ -186,7 +185,7 @@ class Coordinator:
             if self.hybrid:
                 self.hybrid.record(name, message)
             return []
-        return self._costs.charged(_HANDLERS[type(message)](self, site, message, now))
+        return self._charged(_HANDLERS[type(message)](self, site, message, now))
 
     def tick(self, now: float) -> Addressed:
         """Let time pass: `now` in window units, from any origin, never going back."""
@@ -194,12 +193,21 @@ class Coordinator:
             for site in self.sites.values():
                 site.heard = now
                 site.present = self.barrier
-        self._costs.slides(int(now) - int(self._now), self.k)
+        if self.hybrid:
+            for _ in range(min(SLIDES_MAX, int(now) - int(self._now))):
+                self.hybrid.slide(len(self.membership.members()), self.k)
         self._now = now
         if not self.barrier and self.membership.lose_the_silent(now, self.missing_after):
             self._as_of = None  # what was proven, was so with that site
             self._schedule.call()
-        return self._costs.charged(self._act(now))
+        return self._charged(self._act(now))
+
+    def _charged(self, messages: Addressed) -> Addressed:
+        """The messages, charged."""
+        if self.hybrid:
+            for name, message in messages:
+                self.hybrid.charge(name, message)
+        return messages
 
     def set_k(self, k: int, epsilon: int | None = None) -> None:
         """Change k (and epsilon) from the next tick on."""
@@ -307,11 +315,12 @@ class Coordinator:
         for site in self.membership.members():
             if site.alert:
                 self._round.reports[site.name] = site.alert
-        afforded = self._costs.affords([])
-        pays = afforded and self._costs.pushing_pays(self.k)
-        if not afforded or (pays and self.hybrid and self.hybrid.everything):
-            return self._begin_watch().push_everything(now)
-        self._round.everyone = pays
+        if self.hybrid:
+            afforded = self.hybrid.affords([])
+            pays = afforded and self.hybrid.should_push(self.membership, self.k)
+            if not afforded or (pays and self.hybrid.everything):
+                return self._begin_watch().push_everything(now)
+            self._round.everyone = pays
         return self._advance(now)
 
     def _advance(self, now: float) -> Addressed:
@@ -321,7 +330,7 @@ class Coordinator:
             return self._unanswerable(now)
         if isinstance(step, AskSites):
             out = self._request(step.sites, step.ask, now)
-            if self.phase == POLLING and not self._costs.affords(out):
+            if self.phase == POLLING and self.hybrid and not self.hybrid.affords(out):
                 self._pending.drop()
                 return self._begin_watch().push_everything(now)
             return out
@@ -342,8 +351,8 @@ class Coordinator:
         for name in done.sites:
             values = round_.reports[name].values
             self.sites[name].reported = {a: values.get(a, 0) for a in done.top}
-        if self.phase == POLLING and done.everyone and self._costs.pushing_pays(self.k):
-            assert self.hybrid is not None  # noqa: S101
+        asked_all = self.phase == POLLING and done.everyone
+        if asked_all and self.hybrid and self.hybrid.should_push(self.membership, self.k):
             sites = self.membership.taking_part()
             chosen = round_.contenders(done.top, sites, self.membership.own, self.hybrid.runners_up)
             if chosen is not None and all(

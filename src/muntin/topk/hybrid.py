@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from muntin.errors import BadArgument
 from muntin.topk.budget import Budget
 from muntin.topk.codec import encode
-from muntin.topk.membership import Addressed, Membership
+from muntin.topk.membership import Membership
 from muntin.topk.messages import NOTHING, Alert, Busy, Calm, Hello, Message, Push, Reply
 
 SLIDES_MAX = 1000  # that may have passed between two ticks
@@ -196,13 +196,21 @@ class CostModel:
     # -- what follows
 
     def affords(self, requests: list[tuple[str, Message]]) -> bool:
-        """Whether the budget holds what these and their answers may cost."""
-        return not self.budget.empty(2 * sum(self.price(message) for _, message in requests))
+        """Whether the budget holds what these and their answers may cost; if not, everything is to
+        be pushed."""
+        prices = (self.price(message) for _, message in requests)
+        return self.refused > 0 or not self.budget.empty(2 * sum(prices))
 
-    def should_push(self, sites: int, k: int) -> bool:
-        """Whether resolving has become too dear."""
-        worth = self.patience * self._pushing_would_cost(sites, k)
-        return not self._pushing and self._lost + self._spent > worth
+    def should_push(self, membership: Membership, k: int) -> bool:
+        """Whether resolving has cost more than pushing would have."""
+        worth = self.patience * self._pushing_would_cost(len(membership.members()), k)
+        if self._pushing or self._lost + self._spent <= worth:
+            return False
+        if NOTHING in membership.top and not self.everything:
+            if self.refused:
+                return False
+            self.push_everything()  # no lines can be drawn below nothing
+        return True
 
     def should_push_everything(self, sites: int) -> bool:
         """Whether pushing the contenders has become dearer than pushing everything."""
@@ -245,41 +253,3 @@ class CostModel:
             "lost": self._lost,
             "budget": self.budget.left,
         }
-
-
-class Costs:
-    """The cost model as the coordinator sees it, which may have none: then all is free."""
-
-    def __init__(self, model: CostModel | None, membership: Membership) -> None:
-        self.model, self.membership = model, membership
-
-    def charge(self, name: str, message: Message) -> None:
-        """A message came from a site."""
-        if self.model:
-            self.model.charge(name, message)
-
-    def charged(self, out: Addressed) -> Addressed:
-        """The messages, charged."""
-        for name, message in out:
-            self.charge(name, message)
-        return out
-
-    def slides(self, count: int, k: int) -> None:
-        """So many slides have passed."""
-        if self.model:
-            for _ in range(min(SLIDES_MAX, count)):
-                self.model.slide(len(self.membership.members()), k)
-
-    def affords(self, requests: Addressed) -> bool:
-        """Whether asking and being answered can be paid; if not, everything is to be pushed."""
-        return self.model is None or self.model.refused > 0 or self.model.affords(requests)
-
-    def pushing_pays(self, k: int) -> bool:
-        """Whether resolving has cost more than pushing would have."""
-        if self.model is None or not self.model.should_push(len(self.membership.members()), k):
-            return False
-        if NOTHING in self.membership.top and not self.model.everything:
-            if self.model.refused:
-                return False
-            self.model.push_everything()  # no lines can be drawn below nothing
-        return True
