@@ -64,6 +64,7 @@ class Status:
         self._note_top(coordinator)
         self._note_pace(counts)
         snapshot = self._seen(coordinator, now)
+        known = bool(self._said) and snapshot == self._said[0]
         state = {
             "name": self._spec.name,
             "run": self._run,
@@ -75,7 +76,7 @@ class Status:
             "resolutions": {"partial": coordinator.partial, "full": coordinator.full},
             "changes": coordinator.changes,
             "hybrid": dict(coordinator.hybrid.state()) if coordinator.hybrid else None,
-            "answer": snapshot.to_dict(),
+            "answer": self.state["answer"] if known else snapshot.to_dict(),
             "sites": [
                 _site(coordinator.sites[name], counts[name], connected.get(name))
                 for name in self._spec.sites

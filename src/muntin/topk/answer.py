@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from muntin.topk.messages import NOTHING, Object, order
 from muntin.topk.site import SiteState
@@ -76,12 +77,20 @@ def answer_of(
     proven: bool,
 ) -> Answer:
     """T with the values that sites reported last, and what may be said about it."""
-    reported = {
-        item: [site.reported[item] for site in sites if item in site.reported]
-        for item in top
-        if item != NOTHING
-    }
-    items = [Item(item, sum(values) if values else None) for item, values in reported.items()]
-    items.sort(key=lambda item: (-(item.value or 0), order(item.object)))
+    members = tuple(item for item in top if item != NOTHING)
+    columns = [map(site.reported.get, members) for site in sites]
+    items = _items(members, tuple(map(_sum, *columns)) if columns else (None,) * len(members))
     valid = proven and not missing and bool(top)
-    return Answer(valid, as_of, tuple(items), missing, None if as_of is None else epsilon)
+    return Answer(valid, as_of, items, missing, None if as_of is None else epsilon)
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+@lru_cache(maxsize=4)  # it is asked at every tick, and seldom another
+def _items(members: tuple[Object, ...], values: tuple[int | None, ...]) -> tuple[Item, ...]:
+    items = [Item(item, value) for item, value in zip(members, values, strict=True)]
+    items.sort(key=lambda item: (-(item.value or 0), order(item.object)))
+    return tuple(items)
