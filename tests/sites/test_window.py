@@ -255,6 +255,11 @@ def test_names_of_other_types():
     assert ranked(both, ("b",), "count", None)[0] == []  # no key, no rank
     coded = pa.table({"a": pa.array(["x", "y"]).dictionary_encode(), "count": [2, 0]})
     assert ranked(coded, ("a",), "count", None)[0] == ["x"]
+    for width in (pa.int8(), pa.int64(), pa.uint64()):
+        whole = pa.table({"a": pa.array([5], width), "count": [1]})
+        assert ranked(whole, ("a",), "count", None)[0] == [5]
+    whole = pa.table({"a": pa.array([2**63 - 1, 2**63], pa.uint64()), "count": [1, 1]})
+    assert ranked(whole, ("a",), "count", None)[0] == [2**63 - 1, str(2**63)]
     far = pa.table(
         {"a": pa.array([1, 1 << 30, -(1 << 30)], pa.date32()), "b": ["x"] * 3, "count": [1] * 3}
     )

@@ -82,8 +82,8 @@ def _single(column: pa.ChunkedArray) -> list[Object]:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return column.to_pylist()
+    if pa.types.is_integer(kind):  # the same object whatever its width; text beyond int64
+        return [part if part < 1 << 63 else str(part) for part in column.to_pylist()]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return [_short(text) for text in column.to_pylist()]
     return [_short(str(part)) for part in _parts(column)]
