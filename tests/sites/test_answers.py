@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 import muntin
 from muntin.errors import LedgerError, SelectError
-from muntin.sites import CoordinatorServer
+from muntin.server.limits import ServerLimits
+from muntin.sites import CoordinatorServer, coordinating, link
 from muntin.times import duration_text, instant_text
 from tests.pipeline.support import gather
 from tests.sites.conftest import get, until
 from tests.sites.fed import START, Fed, coordinated, settled, sites, top, valid
+from tests.sites.proxy import Proxy
 from tests.sites.stream import (
     PANE_US,
     SITES,
@@ -232,6 +235,26 @@ def test_a_site_goes_on_without_a_coordinator(tmp_path):
         until(lambda: first.site.status["unit"] == START + 12)
         first.feed(3)
         assert first.ledger.pipelines()[0].batches == 17
+
+
+def test_a_slow_line_is_no_dead_one(tmp_path, monkeypatch):
+    """A ping's answer waits behind what is on its way, for the time of many pings."""
+    monkeypatch.setattr(link, "PING_SECONDS", 0.05)
+    limits = partial(ServerLimits, ping_seconds=0.05)
+    monkeypatch.setattr(coordinating, "ServerLimits", limits)
+    spec = coordinator(tmp_path, missing_after=4000, lease=4000)
+    with ExitStack() as stack:
+        server = CoordinatorServer(spec, reader_token="", operator_token="")
+        stack.enter_context(server)
+        proxy = Proxy(int(server.url.rpartition(":")[2]))
+        stack.callback(proxy.close)
+        proxy.delay = 0.2
+        for name in SITES:
+            each = Fed(name, f"ws://127.0.0.1:{proxy.port}")
+            stack.callback(each.close)
+            each.feed(21)
+            each.site.start()
+        settled(server)
 
 
 def test_a_refused_site_says_why(fed):

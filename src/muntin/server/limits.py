@@ -30,7 +30,9 @@ class ServerLimits:
     close_seconds: float = 3.0
     """From the close frame to cutting the connection."""
     ping_seconds: float = 20.0
-    """Between pings, and for the pong; close 1011."""
+    """Between pings."""
+    pong_seconds: float = 20.0
+    """For the answer to a ping; close 1011."""
     subscriptions_max: int = 64
     """Of one client; an error answers the next."""
     clients_max: int = 5_000

@@ -21,6 +21,7 @@ from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.app import Addition, page_routes
 from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.http import Http, described
+from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.sites import protocol
 from muntin.sites.catalog import GlobalReader
@@ -95,6 +96,7 @@ class CoordinatorServer(Server):
                 operator_token=_given(operator_token, "MUNTIN_OPERATOR_TOKEN"),
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
+                limits=ServerLimits(pong_seconds=protocol.PONG_SECONDS),
                 addition=Addition(
                     reader,
                     routes,

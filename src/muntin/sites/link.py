@@ -90,7 +90,7 @@ class Link:
                     max_queue=4,
                     open_timeout=OPEN_SECONDS,
                     ping_interval=PING_SECONDS,
-                    ping_timeout=PING_SECONDS,
+                    ping_timeout=protocol.PONG_SECONDS,
                     close_timeout=CLOSE_SECONDS,
                     proxy=None if self._spec.is_local else True,
                 ) as socket:

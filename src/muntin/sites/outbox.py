@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-STALL_SECONDS = 10.0  # a message is not taken for so long
+STALL_SECONDS = 10.0  # a message is not taken for so long, and the time of a slow line
+BYTES_PER_SECOND_MIN = 40_000
 MESSAGES_MAX = 4096
 BYTES_MAX = 32 << 20
 
@@ -40,7 +41,7 @@ class Outbox:
             message = self._waiting.popleft()
             self._bytes -= len(message)
             try:
-                async with asyncio.timeout(STALL_SECONDS):
+                async with asyncio.timeout(STALL_SECONDS + len(message) / BYTES_PER_SECOND_MIN):
                     await send(message)
             except TimeoutError:
                 return

@@ -18,6 +18,8 @@ PROTOCOL = 2
 PATH = "/site"
 GREETING_CHARACTERS_MAX = 16_384
 NAME_CHARACTERS_MAX = 256
+PONG_SECONDS = 120.0
+"""A ping and its answer wait behind what is on its way: 4.4 MB, at 40 kB/s."""
 
 GOING_AWAY = 1001
 TOO_LARGE = 1009
