@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import muntin
 from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
 
@@ -206,6 +208,31 @@ def test_the_second_signal_does_not_wait(tmp_path):
     assert code in (0, 130)
     assert "Traceback" not in err
     assert gone(run), run.left()
+
+
+def test_java_ends_first(tmp_path):
+    """Killed, as where memory is short; then by the signal that all processes get at a service's
+    end, which is an end in order. Each time the next run goes on."""
+    run = Run(tmp_path, files=40)
+    run.wait_for_batches(2)
+    for child in psutil.Process(run.process.pid).children():
+        if child.name() == "java":
+            child.kill()
+    code, _, err = run.ended()
+    assert (code, err.splitlines()[-1]) == (1, f"error: {status(tmp_path)['reason']}")
+    assert "Spark's process of Java has ended" in err
+    assert status(tmp_path)["state"] == "failed"
+    run = Run(tmp_path)
+    run.wait_for_batches(batches(tmp_path) + 2)
+    os.killpg(run.process.pid, signal.SIGTERM)
+    code, out, err = run.ended()
+    assert (code, "events a second" in out) == (0, True), err
+    assert status(tmp_path)["state"] == "finished"
+    assert gone(run), run.left()
+    code, _, err = Run(tmp_path, "--once").ended()
+    with muntin.open(f"sqlite:///{tmp_path}/flights.db") as session:
+        (row,) = session.sql("SELECT count, delay FROM flights(origin) FOR ALL").table.to_pylist()
+    assert (code, row) == (0, {"count": 4_000, "delay": 4_000}), err
 
 
 def test_the_newer_of_two_takes_over_and_the_older_says_so(tmp_path):

@@ -119,7 +119,7 @@ def _run(
         with in_background(source.write_first):
             stream = muntin.stream(None, spec, ledger=ledger)
         ending.callback(stream.stop)
-        stop.begun()
+        stop.begun(stream.ending)
 
         def tick() -> None:
             over = seconds and time.monotonic() - began > seconds

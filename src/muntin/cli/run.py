@@ -86,7 +86,7 @@ def _run(
         ending.callback(stream.stop)
         if stream.ingest is None:  # by Spark Connect: the view does not wait for the first batch
             open_ledger(spec.ledger_url).close()
-        stop.begun()
+        stop.begun(stream.ending)
         for site in _sites(spec, stream):
             ending.callback(site.stop)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -23,14 +23,15 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked = threading.Event()
-        self._has_begun = False
+        self._on_asked: Callable[[], None] | None = None
 
-    def begun(self) -> None:
-        """There is a pipeline that must be stopped in order."""
-        self._has_begun = True
+    def begun(self, on_asked: Callable[[], None] = lambda: None) -> None:
+        """There is a pipeline that must be stopped in order; `on_asked` tells it at once, since
+        Java ends by itself where the same signal went to all processes, as by systemd."""
+        self._on_asked = on_asked
 
     def has_begun(self) -> bool:
-        return self._has_begun
+        return self._on_asked is not None
 
     def is_set(self) -> bool:
         return self._asked.is_set()
@@ -40,8 +41,9 @@ class Stop:
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
         """An exception would come in the middle of a call to Java, and leave Java behind."""
-        if self._has_begun and not self.is_set():
+        if self._on_asked is not None and not self.is_set():
             self._asked.set()
+            self._on_asked()
             _say(_GENTLY)
             return
         for each in _SIGNALS:
@@ -81,9 +83,12 @@ def stop_spark() -> None:
         return
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
+    from muntin.spark.failures import unless_java_is_gone
+
+    with unless_java_is_gone():
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            active.stop()
 
 
 def _say(text: str) -> None:

@@ -43,6 +43,10 @@ _MIXED = re.compile(
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
     r"\[(?P<name>.*?)\]\. Expected Spark type (?P<first>\w.*?), actual Parquet type (?P<type>\w+)"
 )
+_JAVA_GONE = (
+    "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
+    "tells, or what it wrote above). What was committed stays; start again to go on from there"
+)
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -72,7 +76,27 @@ def worker_error(problem: Exception) -> Exception:
             kind = getattr(errors, name.removeprefix(_PREFIX), None)
             if isinstance(kind, type) and issubclass(kind, MuntinError):
                 return kind(message)
+    if is_java_gone(problem):
+        return SourceError(_JAVA_GONE)
     return _start_error(text) or _source_error(problem, text) or problem
+
+
+def is_java_gone(problem: Exception) -> bool:
+    """Did a call fail because Spark's process of Java has ended?"""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    gone = isinstance(problem, ConnectionError | Py4JError)
+    return gone and not isinstance(problem, Py4JJavaError)
+
+
+@contextmanager
+def unless_java_is_gone() -> Iterator[None]:
+    """For calls that let go of what Java has: it has none of it any more."""
+    try:
+        yield
+    except Exception as problem:
+        if not is_java_gone(problem):
+            raise
 
 
 def reason(problem: Exception) -> str:

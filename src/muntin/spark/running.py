@@ -53,6 +53,10 @@ class Running(ABC):
         """Back to the windows' own length; tells what was done."""
         return self._command("resume", summary)
 
+    def ending(self) -> None:
+        """Somebody is about to stop it: what ends it from now on is no failure."""
+        self._stopping = True
+
     def caught_up(self) -> bool:
         """Has all been taken that the source is known to hold?"""
         status = self.query.status

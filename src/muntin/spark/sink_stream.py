@@ -130,7 +130,7 @@ class SinkStream(Running):
 
     def stop(self) -> None:
         """Stop; a batch that is not committed yet comes again at the restart."""
-        self._stopping = True
+        self.ending()
         self.query.stop()
         self._close("")
 

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from muntin.spark.checkpoint import (
     query_of,
 )
 from muntin.spark.connector import with_connector
-from muntin.spark.failures import plainly, worker_error
+from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import Missed, check_topics, lag_of
@@ -165,14 +166,12 @@ class Stream(Running):
         LedgerConflict
             Another process runs the pipeline now.
         """
-        from pyspark.errors import StreamingQueryException
-
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = WATCH_SECONDS if end is None else end - time.monotonic()
             try:
                 ended = self.query.awaitTermination(max(0.001, min(left, WATCH_SECONDS)))  # pyright: ignore[reportArgumentType]
-            except StreamingQueryException as problem:
+            except Exception as problem:  # the query's, or Java is gone
                 if self._stopping:
                     ended = True
                 elif self._restarted(problem):
@@ -193,12 +192,9 @@ class Stream(Running):
 
     def stop(self) -> None:
         """Stop after the batch at hand; what was committed stays, and a restart goes on."""
-        self._stopping = True
-        if self._ingest is None:
-            self.query.stop()
-        else:
-            with self._ingest.stopping():
-                self.query.stop()
+        self.ending()
+        with nullcontext() if self._ingest is None else self._ingest.stopping():
+            self._stop_query()
         self._close()
 
     def _take(self, df: DataFrame, batch_id: int) -> None:
@@ -234,9 +230,12 @@ class Stream(Running):
 
     def _ended_by(self) -> str:
         """Why the query has ended by itself; "" while it runs, or was stopped."""
-        if self._stopping or self.query.isActive:
+        if self._stopping:
             return ""
-        problem = self.query.exception()
+        try:
+            problem = None if self.query.isActive else self.query.exception()
+        except Exception as gone:
+            problem = gone
         return "" if problem is None or is_log_taken(problem) else str(self._cause(problem))
 
     def lag(self) -> dict[str, dict[str, int]]:
@@ -248,7 +247,13 @@ class Stream(Running):
 
     def _of_source(self) -> dict[str, Any]:
         """For the status: what waits in the source, and what is missed."""
-        return {"lag": self.lag(), "missed": self._missed.look(self.query)}
+        with unless_java_is_gone():
+            return {"lag": self.lag(), "missed": self._missed.look(self.query)}
+        return {"lag": {}, "missed": self._missed.count}
+
+    def _stop_query(self) -> None:
+        with unless_java_is_gone():
+            self.query.stop()
 
     def _restarted(self, problem: Exception) -> bool:
         """Go on where an older process wrote to the checkpoint before it saw that it was fenced."""
@@ -271,7 +276,7 @@ class Stream(Running):
         self._stopping = True
         if self._ingest is not None:
             self._ingest.fail(str(cause))
-        self.query.stop()
+        self._stop_query()
         self._close()
         return cause
 
