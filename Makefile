@@ -58,7 +58,7 @@ BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers
 bench-check: .venv-peers/.done
 	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \
 		.venv-peers/bin/python benchmarks/$$name.py --check || failed=1; done; \
-	.venv-peers/bin/python benchmarks/spark_streams.py --rows 500000 --repeats 2 --heap 3g --only quantiles --check \
+	.venv-peers/bin/python benchmarks/spark_streams.py --rows 3000000 --repeats 2 --heap 3g --only quantiles --check \
 		|| failed=1; exit $$failed
 
 .venv-peers/.done: pyproject.toml benchmarks/peers/requirements.txt # one asks for an older xxhash

@@ -136,7 +136,8 @@ class Distinct(Copied):
         SummaryOverflow
             More events than int64 counts. Nothing was changed.
         """
-        check_alike(self, other)
+        if type(other) is not type(self) or other.lg_k != self.lg_k:
+            check_alike(self, other)  # two mappings, which take as long as the registers
         events = added(self._events, other._events, self.kind, "events")
         np.maximum(self._registers, other._registers, out=self._registers)
         self._events = events
