@@ -39,7 +39,7 @@ chaos: setup
 	$(BIN)/python -m tests.java_classes
 	$(BIN)/python -m pytest tests -q -m "chaos or slow" --timeout 28800 $(ARGS)
 
-lowest: setup # with the lowest versions of what Muntin depends on; some 20 minutes
+lowest: setup # with the lowest versions of what Muntin depends on; some ten minutes
 	PATH="$$PWD/$(BIN):$$PATH" sh scripts/lowest.sh $(ARGS)
 
 docs: setup # the site, in site/

@@ -17,5 +17,5 @@ if [ ! -e "$folder/.done" ] || [ pyproject.toml -nt "$folder/.done" ]; then
         --group test -e '.[all]'
     touch "$folder/.done"
 fi
-[ $# -gt 0 ] || set -- tests -q -m "not chaos and not slow"
+[ $# -gt 0 ] || set -- tests -q -m "not chaos and not slow" -n 4 --dist loadfile --no-loadscope-reorder
 exec "$folder/bin/python" -m pytest -p no:cacheprovider "$@"
