@@ -234,18 +234,18 @@ class PaperTimes(_Levels):
 class PublishedItems(FixedWindowQuantiles):
     """The last `window` items by Algorithm 1."""
 
-    _held_by: ClassVar[Any] = PaperItems
+    _engines: ClassVar[dict[str, Any]] = {"paper": PaperItems}
     __slots__ = ()
 
     def __init__(self, window: int, k: int = 64, seed: int = 0) -> None:
-        super().__init__(window, 1, k, seed)
+        super().__init__(window, 1, k, seed, "paper")
 
 
 class PublishedTimes(TimeWindowQuantiles):
     """The last `window` of time by Algorithm 2."""
 
-    _held_by: ClassVar[Any] = PaperTimes
+    _engines: ClassVar[dict[str, Any]] = {"paper": PaperTimes}
     __slots__ = ()
 
     def __init__(self, window: Any, k: int = 64, seed: int = 0) -> None:
-        super().__init__(window, 1, k, seed)
+        super().__init__(window, 1, k, seed, None, "paper")

@@ -23,6 +23,7 @@ from muntin.summaries import (
     CountMin,
     DyadicQDigest,
     Fingerprint,
+    FixedWindowQuantiles,
     HyperCalm,
     SpaceSaving,
 )
@@ -98,6 +99,9 @@ MORE: dict[str, tuple[Callable[[], Any], Any]] = {
     "DyadicQDigest of times": (
         lambda: DyadicQDigest(domain=TimestampRange(0)), np.arange(300).astype("M8[us]")
     ),
+    "strict FixedWindowQuantiles": (
+        lambda: FixedWindowQuantiles(100, guarantee="strict"), np.arange(300)
+    ),
     "CountMin of texts": (lambda: CountMin(64, track=5), ["a", "b"]),
     "SpaceSaving of texts": (lambda: SpaceSaving(5), ["a", "b"]),
 }  # fmt: skip
@@ -108,7 +112,7 @@ GIVEN = {
     "x": [1], "points": [1, 2], "window": 100, "error": 0.01, "epsilon": 0.01, "delta": 0.01,
     "k": 10, "hashes": np.array([1, 2], np.uint64), "memory": 200_000, "gap": 10,
     "interval_unit": 5, "now": 10**6, "calm": HyperCalm(200_000, 10, 5, 10), "until": 10**6,
-    "name": "x", "key": "key", "batch": pa.table({"key": [1], "x": [2]}),
+    "name": "x", "key": "key", "batch": pa.table({"key": [1], "x": [2]}), "cells": "int64",
     "sample_items": [1] * 9, "sample_times": list(range(9)), "low": 0.0, "high": 1.0, "start": 0,
 }  # fmt: skip
 """What else is given: by name of the parameter."""

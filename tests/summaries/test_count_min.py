@@ -16,13 +16,14 @@ from muntin.segments.streams import _ENTRIES
 from muntin.summaries.count_min import CELLS_MAX, CountMin
 from muntin.summaries.envelope import seal, unseal
 
+INT32_MAX = 2**31 - 1
 streams = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1000)), max_size=150)
 shapes = st.sampled_from(
     [
         {"width": 2, "depth": 1},
         {"width": 8, "depth": 3},
         {"width": 8, "depth": 3, "conservative": True},
-        {"width": 64, "depth": 4, "seed": 2**64 - 1},
+        {"width": 64, "depth": 4, "cells": "int32", "seed": 2**64 - 1},
         {"width": 5, "depth": 2, "track": 3},
     ]
 )
@@ -147,6 +148,28 @@ def test_conservative_update_is_closer():
     assert careful.estimate(kept).value.sum() < 0.7 * plain.estimate(kept).value.sum()
 
 
+def test_int32_cells_saturate_and_say_so():
+    sketch = CountMin(16, 3, cells="int32")
+    sketch.update(["a", "b"], [INT32_MAX - 1, 5])
+    assert not sketch.saturated
+    other = sketch.copy()
+    sketch.update("a", 10**12)
+    found = sketch.estimate(["a", "b"])
+    assert sketch.saturated
+    assert found.value[0] == INT32_MAX
+    assert found.upper[0] == sketch.total == INT32_MAX - 1 + 5 + 10**12
+    assert found.lower[0] <= INT32_MAX - 1 + 10**12
+    assert found.value[1] == found.upper[1] == 5
+    assert CountMin.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
+    other.merge(sketch)
+    assert other.saturated
+    assert other.nbytes == 16 * 3 * 4
+    careful = CountMin(16, 3, cells="int32", conservative=True)
+    careful.update("a", 10**12)
+    assert careful.saturated
+    assert careful.estimate("a").upper[0] == 10**12
+
+
 def test_overflow_is_refused_before_anything_changes():
     sketch = CountMin(4, 2, track=2)
     sketch.update("a", 2**63 - 1)
@@ -211,6 +234,7 @@ def test_spellings_of_items():
         {"depth": 0},
         {"depth": 33},
         {"width": CELLS_MAX, "depth": 2},
+        {"cells": "int16"},
         {"seed": -1},
         {"track": -1},
         {"depth": True},
@@ -253,6 +277,7 @@ def test_only_equal_parameters_merge():
         CountMin(8, 3),
         CountMin(8, 2, seed=1),
         CountMin(8, 2, conservative=True),
+        CountMin(8, 2, cells="int32"),
         CountMin(8, 2, track=1),
         "a sketch",
     ):
@@ -260,14 +285,15 @@ def test_only_equal_parameters_merge():
             sketch.merge(other)
 
 
-def test_bytes_are_few():
+@pytest.mark.parametrize("cells", ["int64", "int32"])
+def test_bytes_are_few(cells):
     """No more than a tenth above the cells' entropy, where they are no handful of values."""
-    sketch = CountMin()
+    sketch = CountMin(cells=cells)
     sketch.update(np.random.default_rng(1).zipf(1.2, 100_000))
     _, times = np.unique(sketch._cells, return_counts=True)
     entropy = -(times * np.log2(times / times.sum())).sum() / 8
     assert len(sketch.to_bytes()) < 1.1 * entropy + 200
-    assert len(CountMin().to_bytes()) < 250
+    assert len(CountMin(cells=cells).to_bytes()) < 250
 
 
 def example():
@@ -289,6 +315,7 @@ def test_golden_bytes():
     [
         example(),
         fed([(i % 7, i) for i in range(50)], width=4, depth=2, conservative=True),
+        fed([(1, 2**31)], width=4, depth=2, cells="int32"),
         CountMin(4, 2),
     ],
 )
@@ -319,6 +346,7 @@ def test_damaged_bytes(sketch):
         {"width": CELLS_MAX, "depth": 32},
         {"width": 2**40},
         {"cell_bytes": 2},
+        {"saturated": True},
         {"conservative": 1},
         {"track": 0},
         {"seed": 8},

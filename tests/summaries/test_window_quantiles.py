@@ -1,4 +1,4 @@
-"""Windows of the last items against the items themselves: every law."""
+"""Windows of the last items against the items themselves: every method, every law."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_forms import PublishedItems
-from quantile_checks import QS, exact_quantiles
+from quantile_checks import QS, exact_quantiles, streams
 
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.summaries.window_quantiles import FixedWindowQuantiles, TimeWindowQuantiles
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+METHODS = ("ring", "strict")
+EXACT_COUNTS = ("ring", "strict")
 
 
 def rank_error(window: FixedWindowQuantiles | TimeWindowQuantiles, truth: np.ndarray) -> np.ndarray:
@@ -29,13 +31,14 @@ def weight_of(window) -> int:
     return int(window._engine.view().weights.sum()) if window.count else 0
 
 
+@pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40)
 @given(
     st.integers(1, 300), st.lists(st.integers(0, 200), min_size=1, max_size=12),
     st.sampled_from([1, 2, 5, 8]), st.sampled_from([8, 16]), st.integers(0, 9),
 )  # fmt: skip
-def test_weight_is_the_count_after_every_update(length, sizes, panes, k, seed):
-    window = FixedWindowQuantiles(length, panes, k, seed)
+def test_weight_is_the_count_after_every_update(method, length, sizes, panes, k, seed):
+    window = FixedWindowQuantiles(length, panes, k, seed, method)
     stream = np.random.default_rng(seed).normal(size=sum(sizes))
     at = 0
     for size in sizes:
@@ -54,10 +57,17 @@ def test_weight_is_the_count_after_every_update(length, sizes, panes, k, seed):
         if answer.confidence == 1.0:
             truth = exact_quantiles(inside)
             np.testing.assert_array_equal(answer.value, truth)
+        if method == "strict":
+            rank = window.rank(inside[:20])
+            exact = np.searchsorted(np.sort(inside), inside[:20], "right") / len(inside)
+            slack = 8 / k  # what KLL itself may be off on tiny streams, far beyond 99 %
+            assert (exact >= rank.lower - slack).all()
+            assert (exact <= rank.upper + slack).all()
 
 
-def test_small_windows_are_exact():
-    window = FixedWindowQuantiles(20, panes=4, k=64)
+@pytest.mark.parametrize("method", METHODS)
+def test_small_windows_are_exact(method):
+    window = FixedWindowQuantiles(20, panes=4, k=64, method=method)
     stream = np.random.default_rng(0).permutation(200).astype(float)
     for at in range(0, 200, 7):
         window.update(stream[at : at + 7])
@@ -116,12 +126,13 @@ def test_ring_error_is_as_stated_and_flat(panes, k, items, rms):
     assert misses <= 0.01 * asked
 
 
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_bounds_hold_the_extremes_too(dtype):
+def test_bounds_hold_the_extremes_too(method, dtype):
     asked, places = [0.0, 0.0005, 0.5, 0.999, 1.0], [0, 4, 4_999, 9_989, 9_999]
     for seed in range(20):
         stream = np.random.default_rng(seed).integers(-(10**6), 10**6, 20_000).astype(dtype)
-        window = FixedWindowQuantiles(10_000, seed=seed, dtype=dtype)
+        window = FixedWindowQuantiles(10_000, seed=seed, method=method, dtype=dtype)
         window.update(stream)
         truth = np.sort(stream[-10_000:])[places]
         answer = window.quantile(asked)
@@ -135,6 +146,28 @@ def test_ring_item_by_item():
     errors, misses = walk(ring, stream, 1, 700)
     assert np.sqrt(np.mean(errors**2)) <= 0.0035
     assert misses <= 0.01 * errors.size
+
+
+@pytest.mark.parametrize("name", streams(16))
+def test_strict_bound_of_the_edge(name):
+    """Every pattern: the oldest block is at most 1/r of what is newer, and one smallest block."""
+    stream, r, k = streams(60_000)[name], 8, 16
+    window = FixedWindowQuantiles(7_000, panes=r, k=k, guarantee="strict")
+    for at in range(0, len(stream), 333):
+        window.update(stream[at : at + 333])
+        oldest, *newer = window._engine.blocks
+        assert oldest.count <= sum(block.count for block in newer) / r + k
+        assert weight_of(window) == window.count
+    inside = np.sort(stream[-7_000:])
+    edge = window._engine.end - 7_000
+    left = window._engine.blocks[0].last + 1 - edge
+    view = window._engine.view()
+    assert view.error <= 1 / (2 * r) + k / 7_000 + 3.3 * 0.5 / k
+    found = window.rank(inside[::50])
+    low = np.searchsorted(inside, inside[::50], "left") / 7_000
+    high = np.searchsorted(inside, inside[::50], "right") / 7_000
+    assert ((found.lower <= high) & (low <= found.upper)).all()
+    assert 0 < left <= window._engine.blocks[0].count
 
 
 def test_paper_window_is_flat_at_its_level():
@@ -233,6 +266,9 @@ class TestMerging:
         ):  # fmt: skip
             with pytest.raises(IncompatibleSummary):
                 ring.merge(other)  # pyright: ignore[reportArgumentType]
+        strict = FixedWindowQuantiles(100, guarantee="strict")
+        with pytest.raises(IncompatibleSummary, match="strict windows"):
+            strict.merge(strict.copy())
         paper = PublishedItems(100)
         paper.merge(paper.copy())
         with pytest.raises(BadArgument, match="cannot slide on"):
@@ -240,10 +276,11 @@ class TestMerging:
 
 
 class TestBytes:
+    @pytest.mark.parametrize("method", METHODS)
     @given(st.integers(0, 3_000), st.sampled_from(["float64", "float32", "int64"]))
-    def test_round_trip(self, n, dtype):
+    def test_round_trip(self, method, n, dtype):
         stream = np.random.default_rng(n).normal(0, 1e5, n).astype(dtype)
-        window = FixedWindowQuantiles(700, 4, 16, 9, dtype=dtype)
+        window = FixedWindowQuantiles(700, 4, 16, 9, method, dtype=dtype)
         for at in range(0, n, 450):
             window.update(stream[at : at + 450])
         data = window.to_bytes()
@@ -254,9 +291,10 @@ class TestBytes:
             each.quantile(0.5)
         assert again.to_bytes() == window.to_bytes()
 
-    def test_same_input_and_seed_same_bytes_and_copies_are_free(self):
+    @pytest.mark.parametrize("method", METHODS)
+    def test_same_input_and_seed_same_bytes_and_copies_are_free(self, method):
         stream = np.random.default_rng(0).normal(size=20_000)
-        one, two = (FixedWindowQuantiles(3_000, seed=5) for _ in range(2))
+        one, two = (FixedWindowQuantiles(3_000, seed=5, method=method) for _ in range(2))
         for window in (one, two):
             for start, end in pairwise(range(0, 20_001, 800)):
                 window.update(stream[start:end])
@@ -266,19 +304,21 @@ class TestBytes:
         three.update(stream)
         assert one.to_bytes() == data
 
-    def test_golden(self):
-        window = FixedWindowQuantiles(1_000, 4, 16, 42)
+    @pytest.mark.parametrize("method", METHODS)
+    def test_golden(self, method):
+        window = FixedWindowQuantiles(1_000, 4, 16, 42, method)
         steps = np.arange(5_000, dtype=np.int64) * 7919 % 20_011 / 8.0
         for at in range(0, 5_000, 300):
             window.update(steps[at : at + 300])
-        golden = GOLDEN / "fixed_window_quantiles-v1.bin"
+        golden = GOLDEN / f"fixed_window_quantiles-{method}-v1.bin"
         assert window.to_bytes() == golden.read_bytes()
         assert FixedWindowQuantiles.from_bytes(golden.read_bytes()).to_bytes() == window.to_bytes()
 
 
 class TestInput:
-    def test_a_nan_changes_nothing(self):
-        window = FixedWindowQuantiles(100)
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_nan_changes_nothing(self, method):
+        window = FixedWindowQuantiles(100, method=method)
         window.update(np.arange(250.0))
         before = window.to_bytes()
         for wrong, match in (
@@ -291,6 +331,7 @@ class TestInput:
 
     @pytest.mark.parametrize("options", [
         {"window": 0}, {"window": 1.5}, {"panes": 0}, {"panes": 5000}, {"k": 4}, {"seed": -1},
+        {"method": "magic"}, {"guarantee": "total"}, {"method": "paper"},
         {"dtype": "int8"}, {"seed": "x"},
         {"panes": 4096, "k": 512},
     ])  # fmt: skip
@@ -310,8 +351,9 @@ class TestInput:
         assert window.seen == 5
 
     def test_a_batch_larger_than_the_window(self):
-        window = FixedWindowQuantiles(1_000)
-        window.update(np.arange(1e6))
-        assert window.count == weight_of(window) == 1_000
-        assert window.quantile(0).value[0] >= 999_000
-        assert abs(window.quantile(0.5).value[0] - 999_500) < 20
+        for method in EXACT_COUNTS:
+            window = FixedWindowQuantiles(1_000, method=method)
+            window.update(np.arange(1e6))
+            assert window.count == weight_of(window) == 1_000
+            assert window.quantile(0).value[0] >= 999_000
+            assert abs(window.quantile(0.5).value[0] - 999_500) < 20

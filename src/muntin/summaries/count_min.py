@@ -1,11 +1,11 @@
 """Count-Min: the weight of any item of a stream, never too low, in fixed memory.
 
 =========== =================================================================================
-State       cells: int64[depth, width]; total weight and number of events: int
+State       cells: int64 or int32 [depth, width]; total weight and number of events: int
 Error       truth <= value always; value - truth <= ceil(e / width * total) with probability
             1 - exp(-depth), for each item asked for (not for all items at once)
-Merge       with the same width, depth, conservative, seed and track. Exact: the cells of the
-            whole stream; conservative: a bound as above, but looser than one sketch's
+Merge       with the same width, depth, conservative, cells, seed and track. Exact: the cells
+            of the whole stream; conservative: a bound as above, but looser than one sketch's
 Duplicates  count again
 Source      Cormode & Muthukrishnan, J. Algorithms 55 (2005), section 3; conservative update:
             Estan & Varghese, SIGCOMM 2002
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import boolean, check_alike, integer_in
+from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels import count_min as kernels
@@ -45,6 +45,8 @@ CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
 
+Cells = Literal["int64", "int32"]
+_CELLS = ("int64", "int32")
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 
 
@@ -60,6 +62,9 @@ class CountMin(Copied):
     conservative : bool
         Raise an item's cells no further than its new estimate: errors shrink several times on
         skewed streams, at about half as much time again. Depends on the order of the items.
+    cells : "int64" or "int32"
+        int32 halves the memory; a cell that would pass 2**31 - 1 stays there and `saturated`
+        says so. Estimates then keep true bounds (see `estimate`).
     seed : int
         Of the hash, 0 ... 2**64 - 1.
     track : int
@@ -86,6 +91,7 @@ class CountMin(Copied):
         width: int = 2048,
         depth: int = 5,
         conservative: bool = False,
+        cells: Cells = "int64",
         seed: int = 0,
         track: int = 0,
     ) -> None:
@@ -98,9 +104,11 @@ class CountMin(Copied):
                 f"{width} x {depth} cells are too many: at most {CELLS_MAX} are allowed"
             )
         self.conservative = boolean("conservative", conservative)
-        self._cells = np.zeros((self.depth, self.width), np.int64)
+        self.cells: Cells = one_of("cells", cells, _CELLS)
+        self._cells = np.zeros((self.depth, self.width), cells)
         self._events = 0
         self._total = 0
+        self._saturated = False
         self._heavy = SpaceSaving(self.track, seed=self.seed) if track else None
 
     @classmethod
@@ -114,7 +122,7 @@ class CountMin(Copied):
         delta : float
             Probability that one estimate is further off, above 0 and below 1.
         **parameters
-            `conservative`, `seed`, `track`.
+            `conservative`, `cells`, `seed`, `track`.
         """
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if not isinstance(value, Real) or not 0 < value < 1:
@@ -130,6 +138,11 @@ class CountMin(Copied):
     def total(self) -> int:
         """Weight of all items: exact."""
         return self._total
+
+    @property
+    def saturated(self) -> bool:
+        """A cell is at its type's maximum."""
+        return self._saturated
 
     @property
     def confidence(self) -> float:
@@ -168,7 +181,9 @@ class CountMin(Copied):
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
         if self._heavy is not None:
             self._heavy.update_hashed(items, hashes, amounts)
-        kernels.add(self._cells, hashes, amounts, self.conservative)
+        limit = self._limit if total > self._limit else kernels.LIMIT_MAX
+        clamped = kernels.add(self._cells, hashes, amounts, limit, self.conservative)
+        self._saturated |= bool(clamped)
         self._total = total
         self._events += len(hashes)
 
@@ -183,13 +198,17 @@ class CountMin(Copied):
         -------
         Estimate
             int64[n]. `upper` = `value`: never below the truth. `lower` = `value - error`, not
-            below 0, at probability `confidence` = 1 - exp(-depth) for each item.
+            below 0, at probability `confidence` = 1 - exp(-depth) for each item. Where all the
+            item's cells are saturated (int32), `value` is the cells' maximum and `upper` the
+            total weight, which is all that is certain then.
         """
         hashes = hash_items(items, self.seed)
         value = np.empty(len(hashes), np.int64)
         kernels.estimate(self._cells, hashes, value)
-        lower = np.maximum(value - self.error, 0)
-        return Estimate(value, lower, value.copy(), self.confidence)
+        upper = value.copy()
+        if self._saturated:
+            upper[value == self._limit] = self._total
+        return Estimate(value, np.maximum(value - self.error, 0), upper, self.confidence)
 
     def top(self, k: int | None = None) -> pa.Table:
         """The heaviest items, as `SpaceSaving.top`, with Count-Min's bound where it is tighter.
@@ -225,6 +244,12 @@ class CountMin(Copied):
         if self._heavy is not None and other._heavy is not None:
             self._heavy.merge(other._heavy)
         self._cells += other._cells
+        self._saturated |= other._saturated
+        if (
+            self.cells == "int32" and (over := self._cells < 0).any()
+        ):  # of int64 no sum is too large
+            self._cells[over] = self._limit
+            self._saturated = True
         self._total = total
         self._events = events
 
@@ -235,6 +260,7 @@ class CountMin(Copied):
             "width": self.width,
             "depth": self.depth,
             "conservative": self.conservative,
+            "cells": self.cells,
             "seed": self.seed,
             "track": self.track,
         }
@@ -242,8 +268,12 @@ class CountMin(Copied):
     def to_bytes(self) -> bytes:
         """The sketch in Muntin's envelope: cells as a stream of a segment, compressed."""
         out = StreamWriter()
-        out.numbers(self._cells.ravel())
-        described = self.parameters | {"events": self._events, "total": self._total}
+        out.numbers(self._cells.ravel().astype(np.int64, copy=False))
+        described = self.parameters | {
+            "events": self._events,
+            "total": self._total,
+            "saturated": self._saturated,
+        }
         heavy = self._heavy.to_bytes() if self._heavy else b""
         return seal(self.kind, described, *out.written(), heavy)
 
@@ -261,11 +291,13 @@ class CountMin(Copied):
         fields = Fields(cls.kind, parameters)
         width = fields.integer("width", 2, CELLS_MAX)
         depth = fields.integer("depth", 1, DEPTH_MAX)
+        cells: Cells = fields.choice("cells", _CELLS)
         conservative = fields.boolean("conservative")
         seed = fields.integer("seed", 0, SEED_MAX)
         track = fields.integer("track", 0, TRACK_MAX)
         events = fields.integer("events", 0, INT64_MAX)
         total = fields.integer("total", 0, INT64_MAX)
+        saturated = fields.boolean("saturated")
         fields.done()
         body = Body(cls.kind, view)
         if width * depth > CELLS_MAX:
@@ -275,13 +307,14 @@ class CountMin(Copied):
             reader.zeros(width * depth)
         elif width * depth > max(CELLS_BELIEVED, CELLS_A_BYTE * len(view)):
             raise CorruptSummary(f"count_min: {width} x {depth} cells in {len(view)} bytes")
-        sketch = cls(width, depth, conservative, seed)
+        sketch = cls(width, depth, conservative, cells, seed)
         if total:
-            sketch._cells[:] = reader.numbers(width * depth).reshape(depth, width)
-            if sketch._cells.min() < 0:
-                raise CorruptSummary("count_min: a cell is below zero")
+            numbers = reader.numbers(width * depth)
+            if numbers.min() < 0 or numbers.max() > np.iinfo(cells).max:
+                raise CorruptSummary("count_min: a cell is beyond its type")
+            sketch._cells = numbers.astype(cells).reshape(depth, width)
         sketch.track = track
-        sketch._events, sketch._total = events, total
+        sketch._events, sketch._total, sketch._saturated = events, total, saturated
         sketch._heavy = SpaceSaving.from_bytes(bytes(reader.rest())) if track else None
         reader.done()
         sketch._check()
@@ -289,12 +322,14 @@ class CountMin(Copied):
 
     def _check(self) -> None:
         """What is true of every sketch that `update` and `merge` can make."""
-        rows = self._cells if self._total else [np.zeros(1, np.int64)]
+        rows = self._cells.astype(np.int64, copy=False) if self._total else [np.zeros(1, np.int64)]
         sums = [exact_sum(row) for row in rows]
         if max(sums) > self._total or (self._total > 0) != (min(sums) > 0):
             raise CorruptSummary(f"count_min: rows sum to {sums}, the total is {self._total}")
-        if not self.conservative and min(sums) != self._total:
+        if not (self.conservative or self._saturated) and min(sums) != self._total:
             raise CorruptSummary(f"count_min: rows sum to {sums}, not to {self._total}")
+        if self._saturated and int(self._cells.max()) != self._limit:
+            raise CorruptSummary("count_min: said to be saturated, but no cell is")
         if self._total and not self._events:
             raise CorruptSummary("count_min: weight without an event")
         heavy = self._heavy
@@ -303,6 +338,10 @@ class CountMin(Copied):
             != (self.track, self.seed, self._total, self._events)
         ):
             raise CorruptSummary("count_min: the tracked items belong to another sketch")
+
+    @property
+    def _limit(self) -> int:
+        return (1 << (31 if self.cells == "int32" else 63)) - 1
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())

@@ -1,4 +1,4 @@
-"""The last W items as a ring of panes: what holds a `FixedWindowQuantiles`.
+"""The last W items as a ring of panes: the default method of `FixedWindowQuantiles`.
 
 Each pane of W / B items is a KLL whose items keep the sequence number they came with. The window
 is the union of its panes; in the one that the edge cuts, the items that are still inside are

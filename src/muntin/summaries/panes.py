@@ -130,22 +130,21 @@ class Cut:
         return self.keys, out
 
 
-class Ring(ABC):
-    """A window of items, or of microseconds, in panes; those that no longer change are sorted once.
+class WindowEngine(ABC):
+    """What holds a window of items, or of microseconds.
 
     `panes`: so many make a window; one more is cut by its edge.
     `k`: of each pane.
     `coins` (uint64[4]): shared by all panes.
     """
 
-    __slots__ = ("_closed", "coins", "k", "panes", "window")
+    __slots__ = ("coins", "k", "panes", "window")
 
     def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
         self.window = window
         self.panes = panes
         self.k = k
         self.coins = coins
-        self._closed: tuple[list[int], Closed] | None = None
 
     @abstractmethod
     def stacks(self) -> Iterator[LevelStack]:
@@ -157,9 +156,23 @@ class Ring(ABC):
 
     @property
     def nbytes(self) -> int:
+        return sum(stack.nbytes for stack in self.stacks())
+
+    def all_keys(self) -> Iterator[np.ndarray]:
+        """The keys of each stack."""
+        return (stack.items() for stack in self.stacks())
+
+
+class Ring(WindowEngine):
+    """What rings of panes share: a view, in which those that no longer change are sorted once."""
+
+    __slots__ = ("_closed",)
+    _closed: tuple[list[int], Closed] | None
+
+    @property
+    def nbytes(self) -> int:
         """With what is kept for the next view."""
-        held = sum(stack.nbytes for stack in self.stacks())
-        return held + (0 if self._closed is None else self._closed[1].nbytes)
+        return super().nbytes + (0 if self._closed is None else self._closed[1].nbytes)
 
     def _view_of(
         self, run: Run, cut: tuple[LevelStack, int, int] | None,

@@ -1,4 +1,4 @@
-"""The last T of time as a ring of panes: what holds a `TimeWindowQuantiles`.
+"""The last T of time as a ring of panes: the default method of `TimeWindowQuantiles`.
 
 Panes lie on a fixed grid of time, so that rings of several nodes have the same panes and merge
 pane by pane, and late items find theirs. A pane counts its items in 128 slots of time: where the
@@ -54,6 +54,7 @@ class TimeRing(Ring):
         super().__init__(window, panes, k, coins)
         self.ring: dict[int, TimePane] = {}  # by number on the grid
         self.end: int | None = None
+        self._closed = None
 
     @property
     def pane_us(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import check_alike, integer_in, to_merge
+from muntin.summaries.checks import check_alike, integer_in, one_of, to_merge
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import SEED
 from muntin.summaries.level_stack import (
@@ -30,36 +30,53 @@ from muntin.summaries.weighted_view import (
     set_beyond,
 )
 
+METHODS = ("ring", "strict")
 PANES_MAX = 4096
 PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
 
 
 class WindowQuantiles(Copied):
-    """Quantiles and ranks over a ring that holds the window; not to be used by itself."""
+    """Quantiles and ranks over an engine that holds the window; not to be used by itself."""
 
     kind: ClassVar[str]
-    _held_by: ClassVar[Any]
+    _engines: ClassVar[dict[str, Any]]
+
     _window_max: ClassVar[int]
     _counted: ClassVar[tuple[str, ...]] = ("seen",)  # none is more than the one before
     _options: ClassVar[dict[str, tuple[int, int]]] = {"panes": (1, PANES_MAX), "k": (K_MIN, K_MAX)}
 
-    __slots__ = ("_coins", "_engine", "_view", "dtype", "k", "panes", "seen")
+    __slots__ = (
+        "_coins", "_engine", "_view", "dtype", "k", "method", "panes", "seen",
+    )  # fmt: skip
 
-    def __init__(self, window: int, panes: int, k: int, seed: int, dtype: Any) -> None:
+    def __init__(
+        self,
+        window: int,
+        panes: int,
+        k: int,
+        seed: int,
+        method: str,
+        guarantee: str | None = None,
+        dtype: Any = "float64",
+    ) -> None:
+        if guarantee is not None:
+            method = one_of("guarantee", guarantee, ["strict"])
+        one_of("method", method, self._engines)
         self.panes = integer_in("panes", panes, 1, PANES_MAX)
         self.k = check_k(k)
         if self.panes * self.k > PANE_ITEMS_MAX:
             raise BadArgument(f"panes={panes} of k={k} are too many: panes * k is at most 2^20")
+        self.method = method
         self.dtype = check_dtype(dtype)
         self._coins = new_coins(seed)
-        self._engine = self._held_by(window, self.panes, self.k, self._coins)
+        self._engine = self._engines[method](window, self.panes, self.k, self._coins)
         self._view: tuple[WeightedView, float, float] | None = None
         self.seen = 0
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(window={self.window}, panes={self.panes}, k={self.k},"
-            f" seed={self.seed}, dtype={self.dtype!r}, count={self.count})"
+            f" seed={self.seed}, method={self.method!r}, dtype={self.dtype!r}, count={self.count})"
         )
 
     def __len__(self) -> int:
@@ -79,7 +96,7 @@ class WindowQuantiles(Copied):
     @property
     def parameters(self) -> dict[str, Any]:
         """What two windows must share to be merged."""
-        return {"dtype": self.dtype, "k": self.k, "panes": self.panes}
+        return {"dtype": self.dtype, "k": self.k, "method": self.method, "panes": self.panes}
 
     @property
     def count(self) -> int:
@@ -152,6 +169,7 @@ class WindowQuantiles(Copied):
         parameters, contents = unseal(data, cls.kind)
         fields, body = Fields(cls.kind, parameters), Body(cls.kind, contents)
         options: dict[str, Any] = {n: fields.integer(n, *ends) for n, ends in cls._options.items()}
+        options["method"] = fields.choice("method", METHODS)
         options["dtype"] = fields.choice("dtype", DTYPES)
         try:
             window = cls(fields.integer("window", 1, cls._window_max), **options)
@@ -165,8 +183,8 @@ class WindowQuantiles(Copied):
         window._engine.restore(cls.kind, fields, body)
         fields.done()
         body.done()
-        for stack in window._engine.stacks():
-            check_keys(stack.items(), window.dtype, cls.kind)
+        for keys in window._engine.all_keys():
+            check_keys(keys, window.dtype, cls.kind)
         if window.to_bytes() != data:
             raise CorruptSummary(f"{cls.kind}: not in the form that to_bytes writes")
         return window
@@ -186,7 +204,7 @@ class WindowQuantiles(Copied):
         Raises
         ------
         IncompatibleSummary
-            Another kind of window, dtype, number of panes or k.
+            Another kind of window, method, dtype, number of panes or k.
         """
         check_alike(self, other)
         self._engine.merge(other._engine)

@@ -1,12 +1,12 @@
 """Quantiles and ranks of the last W items, or of the last T of time.
 
 =========== ==================================================================================
-State       B + 1 panes, each a KLL whose items carry when they came
+State       method "ring": B + 1 panes, each a KLL whose items carry when they came
             (keys, stamps: int64[~3 k] a pane)
 Error       normal with deviation sqrt((0.5 / k)^2 / B + (0.09 / (B sqrt(k)))^2) of the window,
             measured on nine kinds of stream: 0.27 % at B = 8, k = 64 (1,707 items); it does not
             grow as the window slides. At most 1 / (2 B) of it comes from the window's edge,
-            whatever the stream
+            whatever the stream. "strict": see `exponential_histogram`
 Merge       same panes and k. Time windows of one length become one over both streams; windows of
             the last W1 and W2 items become one of the last W1 + W2 (items taken in turn)
 Duplicates  count twice
@@ -26,6 +26,7 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.checks import integer_in
+from muntin.summaries.exponential_histogram import HistogramOfItems, HistogramOfTimes
 from muntin.summaries.order_keys import as_column, bounds_of, to_keys
 from muntin.summaries.pane_ring import WINDOW_ITEMS_MAX, PaneRing
 from muntin.summaries.time_ring import TIME_MAX, TimeRing
@@ -47,12 +48,17 @@ class FixedWindowQuantiles(WindowQuantiles):
         Accuracy of each pane. 8 panes of k = 64 hold at most about 1,700 items.
     seed : int
         Of the coins, 0 to 2^64 - 1.
+    method : {"ring"}
+        A ring of panes.
+    guarantee : {None, "strict"}
+        "strict": an exponential histogram, whose bound on the edge's error is proved; `panes`
+        is then the number of blocks of each size, and the bound 1 / (2 panes).
     dtype : {"float64", "float32", "int64"}
         Of the values.
     """
 
     kind: ClassVar[str] = "fixed_window_quantiles"
-    _held_by: ClassVar[Any] = PaneRing
+    _engines: ClassVar[dict[str, Any]] = {"ring": PaneRing, "strict": HistogramOfItems}
     _window_max: ClassVar[int] = WINDOW_ITEMS_MAX
 
     __slots__ = ()
@@ -63,9 +69,12 @@ class FixedWindowQuantiles(WindowQuantiles):
         panes: int = 8,
         k: int = 64,
         seed: int = 0,
+        method: str = "ring",
+        guarantee: str | None = None,
         dtype: Any = "float64",
     ) -> None:
-        super().__init__(integer_in("window", window, 1, WINDOW_ITEMS_MAX), panes, k, seed, dtype)
+        window = integer_in("window", window, 1, WINDOW_ITEMS_MAX)
+        super().__init__(window, panes, k, seed, method, guarantee, dtype)
 
     def update(self, values: Any) -> None:
         """Add the next values, in order. Either all are added or, on an error, none.
@@ -107,13 +116,14 @@ class TimeWindowQuantiles(WindowQuantiles):
         Of the coins, 0 to 2^64 - 1.
     tolerance : str, timedelta or int, optional
         A value that comes with a time this far behind the latest is still added; one further
-        behind is counted in `late` and left out. By default the window's length.
-    dtype
+        behind is counted in `late` and left out. By default the window's length; with "strict",
+        0, since it holds all values back for so long.
+    method, guarantee, dtype
         As for `FixedWindowQuantiles`.
     """
 
     kind: ClassVar[str] = "time_window_quantiles"
-    _held_by: ClassVar[Any] = TimeRing
+    _engines: ClassVar[dict[str, Any]] = {"ring": TimeRing, "strict": HistogramOfTimes}
     _window_max: ClassVar[int] = DURATION_US_MAX
     _counted: ClassVar[tuple[str, ...]] = ("seen", "late")
     _options: ClassVar[Any] = WindowQuantiles._options | {"tolerance": (0, DURATION_US_MAX)}
@@ -127,12 +137,18 @@ class TimeWindowQuantiles(WindowQuantiles):
         k: int = 64,
         seed: int = 0,
         tolerance: Any = None,
+        method: str = "ring",
+        guarantee: str | None = None,
         dtype: Any = "float64",
     ) -> None:
         length = _microseconds(window)
-        super().__init__(length, panes, k, seed, dtype)
-        self.tolerance = length if tolerance is None else _microseconds(tolerance, 0)
+        super().__init__(length, panes, k, seed, method, guarantee, dtype)
+        if tolerance is None:
+            tolerance = 0 if self.method == "strict" else length
+        self.tolerance = _microseconds(tolerance, 0)
         self.late = 0
+        if self.method == "strict":
+            self._engine.hold = self.tolerance
 
     @property
     def parameters(self) -> dict[str, Any]:

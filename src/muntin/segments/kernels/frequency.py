@@ -4,7 +4,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.copying import fill
-from muntin.summaries.kernels.count_min import add, estimate
+from muntin.summaries.kernels.count_min import LIMIT_MAX, add, estimate
 
 
 @kernel()
@@ -47,7 +47,7 @@ def merge_cells(
                         heavy[n] = weights[j]
                         n += 1
             if n:
-                add(own, named, heavy, conservative)
+                add(own, named, heavy, LIMIT_MAX, conservative)
             for i in range(bounds[g], bounds[g + 1]):
                 at = cell_starts[order[i]]
                 for c in range(cell_starts[order[i] + 1] - at):

@@ -17,6 +17,7 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 BLOCK = 256  # items whose columns are worked out, and fetched, before the first is added
+LIMIT_MAX = (1 << 63) - 1
 NEAR_BYTES = 1 << 20  # of cells that the processor's caches hold: they need not be fetched
 
 
@@ -65,28 +66,41 @@ def least_of(cells, columns, i):
 
 
 @kernel()
-def add(cells, hashes, weights, conservative):
-    """Add each item to its cells.
+def add(cells, hashes, weights, limit, conservative):
+    """Add each item to its cells. True if a cell was kept at `limit`.
 
-    weights: int64[n], or int64[1] that stands for all; the caller made sure that no sum passes
-    2**63 - 1. `conservative`: raise each cell only as far as the item's new estimate asks for.
+    weights: int64[n], or int64[1] that stands for all. Cells and weights are within [0, limit]
+    and [0, 2**63), and the caller made sure that no sum passes 2**63 - 1, which as `limit` is
+    never looked at. `conservative`: raise each cell only as far as the item's new estimate asks
+    for.
     """
     depth = cells.shape[0]
     columns = np.empty((depth + 1, BLOCK), np.uint32)
     step = 0 if weights.shape[0] == 1 else 1
+    clamped = False
     for start in range(0, hashes.shape[0], BLOCK):
         some = hashes[start : start + BLOCK]
         locate_block(cells, some, columns)
         if conservative:
             for i in range(some.shape[0]):
                 goal = least_of(cells, columns, i) + weights[(start + i) * step]
+                clamped |= goal > limit
+                goal = min(goal, limit)
                 for row in range(depth):
-                    cells[row, columns[row, i]] = max(cells[row, columns[row, i]], goal)
+                    before = np.int64(cells[row, columns[row, i]])
+                    cells[row, columns[row, i]] = max(before, goal)
             continue
         for row in range(depth):  # not item by item: the cells of one row lie near each other
             own, places = cells[row], columns[row]
+            if limit == LIMIT_MAX:
+                for i in range(some.shape[0]):
+                    own[places[i]] += weights[(start + i) * step]
+                continue
             for i in range(some.shape[0]):
-                own[places[i]] += weights[(start + i) * step]
+                total = np.int64(own[places[i]]) + weights[(start + i) * step]
+                clamped |= total > limit
+                own[places[i]] = min(total, limit)
+    return clamped
 
 
 @kernel()
