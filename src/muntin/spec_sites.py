@@ -123,6 +123,8 @@ class SiteSpec(Ranking):
     site_values: dict[str, str] = Field(
         default_factory=dict, description="Name of each site -> its value in site_column"
     )
+    k: int | None = Field(default=None, ge=1, description="What the coordinator should keep")
+    epsilon: int | None = Field(default=None, ge=0, description="The same")
     token: Token = ""
     token_env: str = Field(default="", description="Environment variable that holds the token")
     heartbeat: int = Field(default=6, ge=1, le=10_000, description="Units of silence at most")

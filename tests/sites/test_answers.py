@@ -282,7 +282,7 @@ def test_a_ledger_that_can_be_read_again_is_no_problem_any_more(fed, monkeypatch
     assert site.status["state"] == "connected"
 
 
-def test_k_may_change_while_it_runs(tmp_path):
+def test_k_may_change_while_it_runs(tmp_path, caplog):
     file = tmp_path / "coordinator.yaml"
     entries = coordinator(tmp_path).model_dump(mode="json", exclude_defaults=True)
     for name in ("window", "unit"):
@@ -291,11 +291,13 @@ def test_k_may_change_while_it_runs(tmp_path):
     with ExitStack() as stack:
         server = stack.enter_context(CoordinatorServer(file, reader_token="", operator_token=""))
         for name in SITES:
-            each = Fed(name, server.address)
+            each = Fed(name, server.address, k=7, epsilon=0)  # what it expects, no more
             stack.callback(each.close)
             each.feed(14)
             each.site.start()
         valid(server)
+        assert "site north asks for k: 7, the coordinator keeps 4" in caplog.text
+        assert "epsilon" not in caplog.text
         file.write_text("k: no")  # is reported
         file.write_text(json.dumps(entries | {"k": 2, "epsilon": 3}))
         found = until(lambda: now if (now := top(server))["valid"] and now["k"] == 2 else None)

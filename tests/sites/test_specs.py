@@ -95,6 +95,7 @@ def test_no_secret_reaches_the_ledger(tmp_path):
     ("ws://127.0.0.1:8790", "ws://10.0.0.1:1\n  token_env: T", 8, "use wss://"),
     ("site: north", "site: north\n  token: short", 11, "a token of 5 characters can be guessed"),
     ("site: north", "site: north\n  tokn: x", 11, "did you mean 'token'?"),
+    ("site: north", "site: north\n  k: 0", 11, "greater than or equal to 1"),
     ("time: date", "time: date\nretention: {panes: 5 minutes}", None, "keep the panes longer"),
     ("ws://127.0.0.1:8790", "ws://user@127.0.0.1", 9, "is no coordinator"),
 ])  # fmt: skip

@@ -90,8 +90,10 @@ class Endpoint:
             raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {site}")
         protocol.check_agreement(said, self._service.spec)
         session = SiteSession(site, websocket)
+        coordinator = self._service.coordinator
         missing_after = self._service.spec.missing_after
-        session.outbox.put([protocol.welcome(self._service.run, missing_after)])
+        kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)
+        session.outbox.put([protocol.welcome(self._service.run, kept)])
         self._service.join(session)
         try:
             await self._listen(websocket, session)

@@ -116,13 +116,20 @@ class Link:
     async def _greet(self, socket: ClientConnection) -> None:
         await socket.send(protocol.hello(self._spec))
         async with asyncio.timeout(OPEN_SECONDS):
-            missing_after = protocol.parse_welcome(await socket.recv())
+            kept = protocol.parse_welcome(await socket.recv())
         spec = self._spec
-        if spec.heartbeat >= missing_after:
+        for name in ("k", "epsilon"):
+            wanted, theirs = getattr(spec, name), getattr(kept, name)
+            if wanted is not None and wanted != theirs:
+                _LOG.warning(
+                    "site %s asks for %s: %s, the coordinator keeps %s",
+                    *(spec.site, name, wanted, theirs),
+                )
+        if spec.heartbeat >= kept.missing_after:
             _LOG.warning(
                 "site %s says every %s units that it is there, and counts as missing after %s: "
                 "make heartbeat smaller",
-                *(spec.site, spec.heartbeat, missing_after),
+                *(spec.site, spec.heartbeat, kept.missing_after),
             )
 
     async def _talk(self, socket: ClientConnection) -> None:

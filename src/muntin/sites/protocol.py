@@ -8,6 +8,7 @@ are reports for the dashboard. No I/O.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from muntin.errors import BadArgument
@@ -85,20 +86,29 @@ def check_agreement(said: dict[str, Any], ranking: Ranking) -> None:
         raise Refused(BAD_MESSAGE, f"hello has an entry {unknown} that is not known")
 
 
-def welcome(run: str, missing_after: float) -> str:
-    """The answer to a hello that is right: after how many units of silence a site is missing."""
-    about = {"protocol": PROTOCOL, "run": run, "missing_after": missing_after}
-    return json.dumps({"type": "welcome", **about})
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What the coordinator keeps, which a site may have expected otherwise."""
+
+    k: int
+    epsilon: int
+    missing_after: float
+    """Units of silence."""
 
 
-def parse_welcome(text: str | bytes) -> float:
-    """Units of silence after which a site is missing; Refused where it is no welcome."""
+def welcome(run: str, about: Welcome) -> str:
+    """The answer to a hello that is right."""
+    return json.dumps({"type": "welcome", "protocol": PROTOCOL, "run": run, **asdict(about)})
+
+
+def parse_welcome(text: str | bytes) -> Welcome:
+    """What the coordinator keeps; Refused where it is none."""
     given = _object(text) if isinstance(text, str) else {}
-    missing_after = given.get("missing_after")
-    fits = given.get("type") == "welcome" and given.get("protocol") == PROTOCOL
-    if not fits or type(missing_after) not in (int, float):
+    k, epsilon, missing_after = (given.get(name) for name in ("k", "epsilon", "missing_after"))
+    fits = type(k) is int and type(epsilon) is int and type(missing_after) in (int, float)
+    if given.get("type") != "welcome" or given.get("protocol") != PROTOCOL or not fits:
         raise Refused(BAD_MESSAGE, "this is no coordinator, or one of another version")
-    return float(missing_after)  # pyright: ignore[reportArgumentType]
+    return Welcome(k, epsilon, float(missing_after))  # pyright: ignore[reportArgumentType]
 
 
 def report(about: dict[str, Any]) -> str:
