@@ -19,7 +19,6 @@ import numpy as np
 from _record import Table, main, ratios
 from periodic_baselines import Strawman, exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
-from published.hyper_bloom import PublishedBloom
 
 from muntin.summaries import HyperBloom, HyperCalm
 from muntin.summaries.items import hash_items
@@ -58,10 +57,10 @@ def starts(name: str, repeats: int) -> Iterable[list[Any]]:
     items = keys.astype(np.int64)
     exact = exact_starts(keys, times, recipe.gap)
     for memory in (50_000, 500_000):
-        for form, label in ((HyperBloom, "HyperBloom"), (PublishedBloom, "as published")):
+        for stamped, label in ((True, "HyperBloom"), (False, "as published")):
 
-            def bloom(memory: int = memory, form: type = form) -> np.ndarray:
-                return form(memory, recipe.gap).update(items, times)
+            def bloom(memory: int = memory, stamped: bool = stamped) -> np.ndarray:
+                return HyperBloom(memory, recipe.gap, stamped=stamped).update(items, times)
 
             seconds, said = taken(bloom, repeats)
             right = (said & exact).sum()

@@ -26,7 +26,7 @@ from _periodic_plot import plot
 from _record import Table, keep
 from periodic_baselines import exact_pairs, exact_starts
 from periodic_streams import RECIPES, make
-from published.hyper_bloom import PublishedBloom
+from published.hyper_bloom import SynchronousBloom
 
 from muntin.summaries import CalmSpaceSaving, HyperBloom, HyperCalm
 
@@ -106,8 +106,8 @@ def gaps(stream: Stream) -> None:
     before[order[1:]] = np.where(same, distance, -1)
     said = {
         "stamped": HyperBloom(500_000, gap),
-        "paper": PublishedBloom(500_000, gap),
-        "synchronous": PublishedBloom(500_000, gap, synchronous=True),
+        "paper": HyperBloom(500_000, gap, stamped=False),
+        "synchronous": SynchronousBloom(500_000, gap),
     }
     found = {name: bloom.update(stream.items, stream.times) for name, bloom in said.items()}
     rows = []
@@ -127,8 +127,8 @@ def timelines(stream: Stream) -> None:
         gap = stream.recipe.gap
         for bloom in (
             HyperBloom(size, gap),
-            PublishedBloom(size, gap),
-            PublishedBloom(size, gap, synchronous=True),
+            HyperBloom(size, gap, stamped=False),
+            SynchronousBloom(size, gap),
         ):
             said = bloom.update(stream.items, stream.times)
             found.append(float((said & stream.starts).sum() / stream.starts.sum()))

@@ -7,11 +7,9 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from published.bloom_filters import bits_per_key, split_block_rate
 from published.dynamic_bloom import RowOfFilters
-from published.hyper_bloom import PublishedBloom
 from published.sliding_windows import PublishedItems, PublishedTimes
 
 __all__ = [
-    "PublishedBloom",
     "PublishedItems",
     "PublishedTimes",
     "RowOfFilters",

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published_forms import PublishedBloom
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries import HyperBloom
@@ -40,19 +39,19 @@ def streams(draw):
     return np.array(items, np.int64), times.astype(np.int64), gap
 
 
-@given(streams(), st.sampled_from([HyperBloom, PublishedBloom]), st.sampled_from([68, 300, 5000]))
-def test_never_a_false_start(stream, form, memory):
+@given(streams(), st.booleans(), st.sampled_from([68, 300, 5000]))
+def test_never_a_false_start(stream, stamped, memory):
     items, times, gap = stream
-    found = form(memory, gap).update(items, times)
+    found = HyperBloom(memory, gap, stamped=stamped).update(items, times)
     assert not (found & ~exact_starts(items.tolist(), times.tolist(), gap)).any()
 
 
-@given(streams(), st.lists(st.integers(0, 120), max_size=4))
-def test_any_cut_gives_the_same_bytes_and_answers(stream, cuts):
+@given(streams(), st.lists(st.integers(0, 120), max_size=4), st.booleans())
+def test_any_cut_gives_the_same_bytes_and_answers(stream, cuts, stamped):
     items, times, gap = stream
-    whole = HyperBloom(700, gap, seed=3)
+    whole = HyperBloom(700, gap, seed=3, stamped=stamped)
     expected = whole.update(items, times)
-    pieces = HyperBloom(700, gap, seed=3)
+    pieces = HyperBloom(700, gap, seed=3, stamped=stamped)
     edges = [0, *sorted(min(cut, len(items)) for cut in cuts), len(items)]
     found = []
     for begin, end in pairwise(edges):
@@ -76,7 +75,7 @@ def test_recall_does_not_fall_with_memory():
         found = HyperBloom(memory, 200).update(items, times)
         assert not (found & ~exact).any()
         recall[memory] = found.sum() / exact.sum()
-    paper = PublishedBloom(2_000_000, 200).update(items, times).sum() / exact.sum()
+    paper = HyperBloom(2_000_000, 200, stamped=False).update(items, times).sum() / exact.sum()
     assert recall[20_000] > 0.985
     assert recall[2_000_000] >= recall[20_000] > paper
 
@@ -163,6 +162,8 @@ def test_bad_input_is_refused_and_changes_nothing():
     assert bloom.to_bytes() == before
     for wrong in (
         {"memory": 67},
+        {"memory": 63, "stamped": False},
+        {"stamped": 0},
         {"memory": -1},
         {"gap": 0},
         {"gap": -5},
@@ -176,13 +177,14 @@ def test_bad_input_is_refused_and_changes_nothing():
         bloom.merge(bloom.copy())
 
 
-def test_copy_is_independent_and_nbytes_stays_within_memory():
-    bloom = HyperBloom(1_000, 10)
+@pytest.mark.parametrize(("stamped", "nbytes"), [(True, 14 * 68), (False, 15 * 64)])
+def test_copy_is_independent_and_nbytes_stays_within_memory(stamped, nbytes):
+    bloom = HyperBloom(1_000, 10, stamped=stamped)
     twin = bloom.copy()
     twin.update(["a"], [1])
     assert bloom.count == 0
     assert twin.to_bytes() != bloom.to_bytes()
-    assert twin.nbytes == bloom.nbytes == 14 * 68
+    assert twin.nbytes == bloom.nbytes == nbytes
 
 
 def reseal(blob, rng):
@@ -199,9 +201,10 @@ def reseal(blob, rng):
     return seal("hyper_bloom", parameters, bytes(body))
 
 
-def test_damaged_bytes_are_refused_and_never_crash():
+@pytest.mark.parametrize("stamped", [True, False])
+def test_damaged_bytes_are_refused_and_never_crash(stamped):
     rng = random.Random(7)
-    bloom = HyperBloom(300, 10)
+    bloom = HyperBloom(300, 10, stamped=stamped)
     bloom.update(np.arange(50), np.arange(50))
     blob = bloom.to_bytes()
     for case in range(3_000):

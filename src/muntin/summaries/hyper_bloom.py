@@ -3,15 +3,14 @@
 ========== =====================================================================================
 State      words: uint64[blocks, 8], eight arrays of 32 cells in a 64-byte line; a cell is two
            bits, "seen in this slice" and "seen in the slice before"; stamps: uint32[blocks],
-           eighths of a slice at a block's last visit
+           eighths of a slice at a block's last visit (without them: the slice modulo three)
 Error      one-sided: never a false start. A start is missed where (a) its gap is between T and
            (1 + 1/8) T, with probability 1 - 8 (gap / T - 1); (b) others refreshed all eight
            cells: about (1 - exp(-g / m))^8 for g distinct items in 1.5 T and m cells an array
 Merge      refused: the state follows one stream in time order (shard by item instead)
 Duplicates an item twice at one time is the same as once
-Source     HyperCalm Sketch, ICDE 2023 (HyperBloomFilter; as published:
-           `benchmarks/published`); the stamps are ours
-Limits     memory 68 bytes to 256 GiB; gap 1 to 2^59
+Source     HyperCalm Sketch, ICDE 2023 (HyperBloomFilter); the stamps are ours
+Limits     memory 68 bytes (64 without stamps) to 256 GiB; gap 1 to 2^59
 ========== =====================================================================================
 
 A batch of an item is a run of occurrences with gaps of at most T (`gap`). Array i cuts time into
@@ -27,14 +26,14 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import as_items, hash_items
-from muntin.summaries.kernels.hyper_bloom import update_bloom
+from muntin.summaries.kernels.hyper_bloom import update_bloom, update_published
 from muntin.summaries.reading import Fields
 from muntin.summaries.times import as_times, check_order
 
-BLOCK_BYTES = 64 + 4  # cells and a stamp
+BLOCK_BYTES, STAMP_BYTES = 64, 4
 MEMORY_BYTES_MAX = 1 << 38
 GAP_MAX = 1 << 59
 SEED_MAX = (1 << 64) - 1
@@ -47,11 +46,14 @@ class HyperBloom(Copied):
     Parameters
     ----------
     memory : int
-        Bytes of the state, at least 68.
+        Bytes of the state, at least 68 (64 where not stamped).
     gap : int
         Longest gap inside a batch, in the unit of the times (microseconds for timestamps).
     seed : int
         Seed of the hash, 0 to 2^64 - 1.
+    stamped : bool
+        A stamp for each block removes what the paper's form (False) cannot see: cells so old that
+        their slice looks fresh again, the more the larger the memory.
 
     Raises
     ------
@@ -61,13 +63,15 @@ class HyperBloom(Copied):
 
     kind: ClassVar[str] = "hyper_bloom"
 
-    def __init__(self, memory: int, gap: int, seed: int = 0) -> None:
-        self.memory = integer_in("memory", memory, BLOCK_BYTES, MEMORY_BYTES_MAX, "bytes")
+    def __init__(self, memory: int, gap: int, seed: int = 0, stamped: bool = True) -> None:
+        self.stamped = boolean("stamped", stamped)
+        block = BLOCK_BYTES + STAMP_BYTES * self.stamped
+        self.memory = integer_in("memory", memory, block, MEMORY_BYTES_MAX, "bytes")
         self.gap = integer_in("gap", gap, 1, GAP_MAX)
         self.seed = integer_in("seed", seed, 0, SEED_MAX)
-        blocks = self.memory // BLOCK_BYTES
+        blocks = self.memory // block
         self._words = aligned_zeros(blocks * 8, np.uint64)
-        self._stamps = np.zeros(blocks, np.uint32)
+        self._stamps = np.zeros(blocks if stamped else 0, np.uint32)
         self._count = 0
         self._last: int | None = None
 
@@ -100,10 +104,13 @@ class HyperBloom(Copied):
         for begin in range(0, len(array), CHUNK):
             chunk = slice(begin, min(begin + CHUNK, len(array)))
             hashes = hash_items(array[chunk], self.seed)
-            before = int(at[begin]) if last is None else last
-            update_bloom(
-                self._words, self._stamps, hashes, at[chunk], before, self.gap, starts[chunk]
-            )
+            if self.stamped:
+                before = int(at[begin]) if last is None else last
+                update_bloom(
+                    self._words, self._stamps, hashes, at[chunk], before, self.gap, starts[chunk]
+                )
+            else:
+                update_published(self._words, hashes, at[chunk], self.gap, False, starts[chunk])
             last = int(at[chunk][-1])
         if len(array):
             self._last = int(at[-1])
@@ -141,7 +148,7 @@ class HyperBloom(Copied):
             "last": self._last,
             "memory": self.memory,
             "seed": self.seed,
-        }
+        } | ({} if self.stamped else {"stamped": False})
         body = self._words.astype("<u8").tobytes() + self._stamps.astype("<u4").tobytes()
         return seal(self.kind, parameters, body)
 
@@ -150,16 +157,18 @@ class HyperBloom(Copied):
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         found, body = unseal(data, cls.kind)
         fields = Fields(cls.kind, found)
-        memory = fields.integer("memory", BLOCK_BYTES, MEMORY_BYTES_MAX)
+        stamped = fields.choice("stamped", [False]) if "stamped" in found else True
+        block = BLOCK_BYTES + STAMP_BYTES * stamped
+        memory = fields.integer("memory", block, MEMORY_BYTES_MAX)
         gap, seed = fields.integer("gap", 1, GAP_MAX), fields.integer("seed", 0, SEED_MAX)
         count = fields.integer("count", 0, INT64_MAX)
         last = (
             fields.integer("last", INT64_MIN, INT64_MAX) if count else fields.choice("last", [None])
         )
         fields.done()
-        if len(body) != memory // BLOCK_BYTES * BLOCK_BYTES:
+        if len(body) != memory // block * block:
             raise CorruptSummary(f"hyper_bloom: {len(body)} bytes of state for memory {memory}")
-        made = cls(memory, gap, seed)
+        made = cls(memory, gap, seed, stamped)
         words = made._words.nbytes
         made._words[:] = np.frombuffer(body[:words], "<u8")
         made._stamps[:] = np.frombuffer(body[words:], "<u4")

@@ -1,7 +1,9 @@
 """HyperBloom's loops: one cache line an item, eight arrays with shifted time slices.
 
-A word has a present and a previous half, and is shifted on as a whole when its slice has passed
-(see `lanes.visit_block`). The paper's states of two bits are in `benchmarks/published`.
+Two forms. The stamped one has a present and a previous half in each word, and shifts the word on as
+a whole when its slice has passed (see `lanes.visit_block`). The paper's has cells of two bits, the
+slice of the last visit modulo three, plus one; each visit clears the one state that must be out of
+date, so that a cell that nobody visits for three slices looks fresh again.
 
 A stamp has 32 bits, and would look young again after 2^29 slices. So the first event of each turn
 of 2^28 slices empties all blocks that are out of date: an empty block is empty at any age.
@@ -16,11 +18,13 @@ from muntin.summaries.kernels.memory import prefetch
 
 AHEAD = 8  # items whose block is asked for early
 _SIGN = np.uint64(1 << 63)
+_3 = np.uint64(3)
 _7 = np.uint64(7)
 _8 = np.uint64(8)
 _FAR = np.uint64(1 << 40)
 _TURN = np.uint64(28)  # slices, as a power of two: half of what stamps can tell apart
 _OLD = np.uint64(16)  # eighths: from here on every array is two slices further
+_PAIRS = np.uint64(0x5555555555555555)
 
 
 @inlined()
@@ -101,6 +105,44 @@ def update_bloom(words, stamps, hashes, times, last, gap, starts):
                 forget_stale(words, stamps, times[i - 1] if i else last, times[i], gap)
         block = np.intp(multiply_high(hashes[i], blocks))
         starts[i] = visit_stamped(words, stamps, block, hashes[i], now)
+
+
+@inlined()
+def _set_states(time, gap, synchronous, states, stale):
+    """What array i writes now, and the pattern of the state that it clears."""
+    since = np.uint64(time) ^ _SIGN
+    slices = since // np.uint64(gap)
+    eighth = (since - slices * np.uint64(gap)) * _8 // np.uint64(gap)
+    for lane in range(8):
+        early = np.uint64(0) if synchronous else np.uint64(lane)
+        state = (slices % _3 + ((eighth + early) >> _3)) % _3
+        states[lane] = state + np.uint64(1)
+        stale[lane] = _PAIRS * ((state + np.uint64(1)) % _3 + np.uint64(1))
+
+
+@kernel()
+def update_published(words, hashes, times, gap, synchronous, starts):
+    """As `update_bloom`, as the paper; `synchronous`: all arrays begin their slices together."""
+    blocks = np.uint64(words.shape[0] // 8)
+    states = np.empty(8, np.uint64)
+    stale = np.empty(8, np.uint64)
+    until = np.uint64(0)
+    for i in range(hashes.shape[0]):
+        if np.uint64(times[i]) ^ _SIGN >= until:
+            _set_states(times[i], gap, synchronous, states, stale)
+            until = next_eighth(times[i], gap)
+        item_hash = hashes[i]
+        base = np.intp(multiply_high(item_hash, blocks)) * 8
+        empty = 0
+        for lane in range(8):
+            word = words[base + lane]
+            other = word ^ stale[lane]  # pairs that become 00 are stale
+            keep = (other | (other >> np.uint64(1))) & _PAIRS
+            word &= keep | (keep << np.uint64(1))
+            at = ((item_hash >> np.uint64(5 * lane)) & np.uint64(31)) << np.uint64(1)
+            empty += (word >> at) & _3 == np.uint64(0)
+            words[base + lane] = (word & ~(_3 << at)) | (states[lane] << at)
+        starts[i] = empty != 0
 
 
 @kernel()
