@@ -14,6 +14,8 @@ from muntin.kinds import KINDS
 from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from muntin.yaml_file import Document
 
 PIPELINE_REMEDY = "`muntin init DATA` writes one"
@@ -92,7 +94,8 @@ def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> st
         known = _entries(place[:-1], model, data)
         return f"unknown entry; {did_you_mean(str(place[-1]), known, 'entries')}"
     if kind == "missing":
-        return "is missing"
+        field = _entries(place[:-1], model, data).get(str(place[-1])) if place else None
+        return f"is missing ({field.description})" if field and field.description else "is missing"
     text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     shown = repr(error.get("input"))
     wanted = _wanted(error, place, model, data)
@@ -122,8 +125,8 @@ _KINDS = {
 """By pydantic's name of a type."""
 
 
-def _entries(place: Sequence[Any], model: type[BaseModel], data: Any) -> list[str]:
-    """Names of the entries that are known at a place."""
+def _entries(place: Sequence[Any], model: type[BaseModel], data: Any) -> dict[str, FieldInfo]:
+    """The entries that are known at a place, by name."""
     current: Any = model
     at = data
     for step in place:
@@ -136,7 +139,7 @@ def _entries(place: Sequence[Any], model: type[BaseModel], data: Any) -> list[st
             current = KINDS.get(kind, next(iter(KINDS.values())))
         elif field is not None:
             current = _model_in(field.annotation)
-    return [f.alias or name for name, f in getattr(current, "model_fields", {}).items()]
+    return {f.alias or name: f for name, f in getattr(current, "model_fields", {}).items()}
 
 
 def _model_in(annotation: Any) -> Any:

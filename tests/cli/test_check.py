@@ -108,6 +108,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
             "2:10",
             "no source 'parqet'; did you mean 'parquet'?",
         ),
+        ("format: parquet, path: data.parquet", "path: .", "2:1", "is missing (parquet, csv,"),
         ("format: parquet", "format: csv", "2:10", "data.parquet is parquet, not csv"),
         ("data.parquet", "data.csv", "2:10", "data.csv is not parquet: write csv"),
         ("data.parquet", "data.parquet, mergSchema: true", "2:47", "you mean 'mergeSchema'?"),

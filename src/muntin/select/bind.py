@@ -20,7 +20,7 @@ from muntin.select.catalog import (
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
-from muntin.suggestions import did_you_mean
+from muntin.suggestions import closest, did_you_mean
 
 MATRIX = "vector_matrix"
 """The kind whose rows are tables by themselves."""
@@ -260,7 +260,10 @@ class Binder:
         if info is not None:
             return info
         what = "no table function" if name.lower() in TABLE_FUNCTIONS else "no summary"
-        remedy = did_you_mean(name, [*self.summaries, *TABLE_FUNCTIONS], "summaries")
+        near = closest(name, TABLE_FUNCTIONS)
+        known = [*self.summaries, *([near] if near else [])]
+        remedy = did_you_mean(name, known, "summaries")
+        remedy = remedy or "there are none yet: its pipeline has not begun"
         if name.lower() in TABLE_FUNCTIONS:
             what, remedy = "no summary", TABLE_FUNCTIONS[name.lower()].usage
         elif name.lower() in ("vector", "sketch"):
