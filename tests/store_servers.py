@@ -257,9 +257,9 @@ class PostgresServer(Server):
             f"UPDATE rows SET body = {of_windows} WHERE key LIKE 'windows:%'",  # noqa: S608
         )
 
-    def wipe(self, schema: str) -> None:
-        """All rows of a ledger."""
-        self.ask(f"TRUNCATE {schema}.rows")
+    def wipe(self, schema: str, key: str = "") -> None:
+        """All rows of a ledger, or those of which the keys begin so."""
+        self.ask(f"DELETE FROM {schema}.rows WHERE key LIKE '{key}%'")  # noqa: S608
 
 
 class RedisServer(Server):
@@ -335,9 +335,11 @@ class RedisServer(Server):
         for key, row in client.hscan_iter(f"{keys}rows", "windows:*"):
             client.hset(f"{keys}rows", key, row.replace(b"full", b"fuel"))
 
-    def wipe(self, schema: str) -> None:
+    def wipe(self, schema: str, key: str = "") -> None:
         """As of PostgreSQL: what a server does that deletes keys where its memory is full."""
-        self.client().delete(f"muntin:{{{schema}}}:rows")
+        rows = f"muntin:{{{schema}}}:rows"
+        client = self.client()
+        client.hdel(rows, *(name for name, _ in client.hscan_iter(rows, f"{key}*")))
 
 
 KINDS: list[type[Server]] = [PostgresServer, RedisServer]

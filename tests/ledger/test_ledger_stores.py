@@ -278,6 +278,26 @@ def test_a_ledger_whose_rows_are_gone_is_no_empty_one(server, request):
     assert held(ledger, "s", PANE, 0, 10) == {0: 1}
 
 
+def test_a_row_that_somebody_deleted_is_missed(server, request):
+    url = server.url(schema=name_of(request))
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for number in range(2):
+        writer.commit(batch(number, partial("s", 0, [number]), rejected_count=1))
+        writer.set_status({"number": number})  # replaces a row
+    writer.drop_before("s", PANE, 1_000)
+    writer.commit(batch(2, partial("s", 2_000, [2])))
+    assert ledger.verify() == []
+    server.wipe(name_of(request), "pieces:")
+    lost = "table pieces has 0 rows, and 1 were written"
+    with pytest.raises(LedgerError, match=lost):
+        open_ledger(url)
+    writer.set_status({"number": 3})  # by who has read the row before
+    (told,) = ledger.verify()
+    assert lost in told
+    ledger.close()
+
+
 def test_damage_in_the_store_is_seen(server, request):
     url = server.url(schema=name_of(request))
     ledger = open_ledger(url)

@@ -43,6 +43,12 @@ class SqlTable:
         places = ", ".join("?" * (len(self.columns) + len(_SEAL[self.payload])))
         return f"INSERT OR REPLACE INTO {self.name} ({self.all_columns}) VALUES ({places})"  # noqa: S608
 
+    @property
+    def delete(self) -> str:
+        """Of the row with a key."""
+        where = " AND ".join(f"{column} = ?" for column in self.columns[: self.keys])
+        return f"DELETE FROM {self.name} WHERE {where}"  # noqa: S608
+
     def seal_row(
         self, *values: int | str | None, packed: tuple[int, int, bytes] | None = None
     ) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ import logging
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,7 @@ class Replica(SqliteFile):
         self.trouble: str | None = None
         """Why the last reader could not follow the store."""
         self._head = _NO_HEAD
+        self._rows: Counter[str] = Counter()  # of each table, at that head
         self._changing = threading.RLock()
         self._local: Tables | None = None
         self._asked = 0.0  # when the question was put whose answer the copy has seen
@@ -152,8 +154,8 @@ class Replica(SqliteFile):
             self._load_anew(patience)
         for head, changes in found or ():
             with self.explained(), transaction(self._following):
-                _apply(self._following, changes, self.place)
-            self._head = head
+                meta = _apply(self._following, changes, self.place)
+            self._head, self._rows = head, Counter(meta.get("rows", self._rows))
         self._asked, self.trouble = asked, None
 
     def _load_anew(self, patience: float) -> None:
@@ -165,14 +167,13 @@ class Replica(SqliteFile):
                 head, rows = self._patiently(self.store.load, patience)
                 for table in (*schema.TABLES, "sqlite_sequence"):
                     connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
-                whole = False
+                meta: dict[str, Any] = {}
                 try:
                     for changes in rows:
-                        _apply(connection, changes, self.place)
-                        whole |= any(name == META for name, _ in changes)
+                        meta = _apply(connection, changes, self.place) or meta
                 except StoreAway as problem:
                     raise StoreError(f"{self.place}: {problem}") from problem
-                if not whole:  # each change brings that row, and it is never removed
+                if not meta:  # each change brings that row, and it is never removed
                     raise StoreError(f"{self.place}: {ROWS_GONE}")
                 found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
                 if found is not None:
@@ -180,8 +181,16 @@ class Replica(SqliteFile):
             else:
                 raise StoreError(f"{self.place} changes faster than its rows can be read")
             for head, changes in found:  # noqa: B007
-                _apply(connection, changes, self.place)
-        self._head = head
+                meta = _apply(connection, changes, self.place)
+            there = _counted(connection)
+            rows = Counter(meta.get("rows", there))
+            for name in there:
+                if there[name] != rows[name]:
+                    raise StoreError(
+                        f"{self.place}: table {name} has {there[name]:,} rows, and "
+                        f"{rows[name]:,} were written: {ROWS_GONE}"
+                    )
+        self._head, self._rows = head, rows
 
     @property
     def _following(self) -> Tables:
@@ -200,9 +209,9 @@ class Replica(SqliteFile):
         with self._changing:
             while True:
                 try:
-                    outcome, head = self._run(connection, act)
+                    outcome, head, rows = self._run(connection, act)
                     if head is not None and (new or head != self._head):
-                        self._head = head
+                        self._head, self._rows = head, rows
                         return outcome
                 except StoreError:
                     raise
@@ -219,8 +228,9 @@ class Replica(SqliteFile):
 
     def _run(
         self, connection: Tables, act: Callable[[Tables], Outcome]
-    ) -> tuple[Outcome, Head | None]:
-        """What `act` returned, and the head that came of it: None where another was first."""
+    ) -> tuple[Outcome, Head | None, Counter[str]]:
+        """What `act` returned, and the head that came of it: None where another was first; and how
+        many rows tables then have."""
         connection.noted = noted = Noted()
         try:
             with self.explained():
@@ -229,9 +239,12 @@ class Replica(SqliteFile):
                 outcome = act(connection)
                 after = connection.meta()
                 changed = after != before or noted.put or noted.removed
+                rows = Counter(self._rows)
+                rows.update(noted.grown)  # which counts downwards as well
+                after["rows"] = rows
                 head = self._send(noted, after) if changed else self._head
                 connection.execute("ROLLBACK" if head is None else "COMMIT")
-                return outcome, head
+                return outcome, head, rows
         except BaseException:
             roll_back(connection)
             raise
@@ -291,22 +304,33 @@ def _packed(meta: dict[str, Any]) -> bytes:
     return json.dumps(meta, separators=(",", ":")).encode("ascii")
 
 
-def _apply(connection: Tables, changes: Sequence[Change], place: str) -> None:
+def _counted(connection: Tables) -> dict[str, int]:
+    """Rows of each table."""
+    return {
+        table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
+        for table in schema.TABLES
+    }
+
+
+def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[str, Any]:
+    """The meta row that was among them, or {}."""
+    meta: dict[str, Any] = {}
     put: dict[schema.SqlTable, list[Row]] = {}
     for name, data in changes:
         if name == META:
             continue
         table, key = decode_key(name, place)
         if data is None:
-            where = " AND ".join(f"{column} = ?" for column in table.columns[: table.keys])
-            connection.remove(table, f"WHERE {where}", key)
+            connection.execute(table.delete, key)
         else:
             put.setdefault(table, []).append(decode_row(table, data, place))
     for table, rows in put.items():
         connection.executemany(table.insert, rows)
     for name, data in changes:  # last: rows that come move the tables' next ids
         if name == META:
-            connection.set_meta(json.loads(data or b"{}"))
+            meta = json.loads(data or b"{}")
+            connection.set_meta(meta)
+    return meta
 
 
 class SharedLedger(SqliteLedger):

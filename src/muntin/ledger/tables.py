@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from the names of our own tables and columns only
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ class Noted:
     put: dict[tuple[SqlTable, Row], Row] = field(default_factory=dict)
     """Whole rows, by table and key."""
     removed: set[tuple[SqlTable, Row]] = field(default_factory=set)
+    grown: Counter[str] = field(default_factory=Counter)
+    """How many rows more each table has, but for payloads that a store keeps."""
 
 
 class Tables(sqlite3.Connection):
@@ -82,6 +85,9 @@ class Tables(sqlite3.Connection):
                 self.noted.removed.discard(at)
             if table is PAYLOADS and self.fetch is not None:  # only what is small stays here
                 rows = [row for row in rows if row[2] == IN_FILE]
+            keys = {row[: table.keys] for row in rows}
+            replaced = self.executemany(table.delete, keys).rowcount if keys else 0
+            self.noted.grown[table.name] += len(keys) - replaced
         self.executemany(table.insert, rows)
 
     def remove(self, table: SqlTable, clause: str, values: Sequence[Any] = ()) -> int:
@@ -94,6 +100,7 @@ class Tables(sqlite3.Connection):
         for key in keys:
             self.noted.put.pop((table, key), None)
             self.noted.removed.add((table, key))
+        self.noted.grown[table.name] -= len(keys)
         return len(keys)
 
     def give_up_files(self, where: str, values: Sequence[Any], now: int) -> None:
