@@ -199,6 +199,9 @@ def test_kafka_needs_servers_a_topic_and_columns_of_its_value(check):
     kafka = kafka.replace("kafka}", "kafka, kafka.bootstrap.servers: 'localhost:1', subscribe: x}")
     code, told = check(kafka)
     assert code == 0, told
+    code, told = check(kafka.replace("subscribe: x}", "subscribe: x, startingOffsets: erliest}"))
+    assert code == 1
+    assert "source.startingOffsets: 'erliest' is none; did you mean 'earliest'?" in told
     value = "subscribe: x, value: {schema: 'time timestamp, area int'}}"
     code, told = check(kafka.replace("subscribe: x}", value).replace("[topic]", "[aera]"))
     assert code == 1

@@ -161,6 +161,7 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
         ("nowhere.avsc", r"'nowhere\.avsc': No such file.*or the path of a file"),
         ("{", "not JSON"),
         ('{"type": "enum"}', "is no Avro record"),
+        ('[{"type": "record"}, "null"]', "is no Avro record"),
         ('{"type": "record", "fields": [{"name": "a"}]}', "needs a name and a type"),
         (
             '{"type": "record", "fields": [{"name": "a", "type": {"type": "array"}}]}',

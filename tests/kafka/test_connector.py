@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, pinned_jars, with_connector
 from muntin.spark.failures import worker_error
-from muntin.spark.kafka import Missed, columns_of, lag_of
+from muntin.spark.kafka import Missed, check_ids, columns_of, lag_of
 from muntin.spec import Pipeline
 
 
@@ -160,6 +161,24 @@ def test_what_is_gone_from_kafka_is_told_with_what_helps():
     assert "name the right ones again and delete the newest file under offsets/" in told
     none = "Caused by: a.b.UnknownTopicOrPartitionException: This server does not host this topic"
     assert "Kafka has no such topic" in str(worker_error(Exception(none)))
+
+
+@pytest.mark.parametrize(
+    ("there", "goes_on", "told"),
+    [
+        ({"cluster": "c", "topics": {"orders": "1", "new": "2"}}, False, ""),
+        ({"cluster": "c", "topics": {}}, False, ""),  # Spark says that it is gone
+        ({}, False, ""),  # a client that cannot ask
+        ({"cluster": "c", "topics": {"orders": "9"}}, False, "topic orders was deleted and made"),
+        ({"cluster": "c", "topics": {"orders": "9"}}, True, ""),
+        ({"cluster": "d", "topics": {"orders": "9"}}, True, "are those of cluster d, and"),
+    ],
+)
+def test_offsets_of_another_cluster_or_topic_are_told(there, goes_on, told):
+    source = pipeline({"options": {"failOnDataLoss": not goes_on}}).source
+    with pytest.raises(SourceError, match=told) if told else nullcontext():
+        check_ids(source, {"cluster": "c", "topics": {"orders": "1"}}, there)
+    check_ids(source, {}, there)  # an older checkpoint
 
 
 def test_lag_is_what_kafka_has_beyond_what_was_taken():

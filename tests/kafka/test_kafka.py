@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from typer.testing import CliRunner
 
 import muntin
@@ -22,7 +22,7 @@ from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
-from muntin.spark import ingest
+from muntin.spark import ingest, kafka
 from muntin.spark.connector import pinned_jars, with_connector
 from muntin.spark.kafka import columns_of, lag_of, parsed
 from muntin.spark.session import session
@@ -233,6 +233,13 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path, monkeypatc
     with pytest.raises(SourceError, match=r"SaslAuthenticationException.*SCRAM-SHA-512") as refused:
         muntin.summarize(None, spec | {"ledger": "memory://wrong"})
     assert "wr0ng-77" not in str(refused.value)
+    plain = {n: v for n, v in options.items() if not n.startswith(("kafka.sa", "kafka.se"))}
+    monkeypatch.setattr(kafka, "ANSWER_SECONDS", 2)
+    with pytest.raises(SourceError, match=r"no answer within 2 s: is kafka\.security\.protocol"):
+        muntin.summarize(
+            None,
+            spec | {"ledger": "memory://plain", "source": spec["source"] | {"options": plain}},
+        )
 
 
 def test_records_that_retention_took_end_the_run_and_partitions_may_grow(
@@ -267,6 +274,12 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(
     assert run(spec).ledger.status("growing")["missed"] == 200
     assert counted(stream) == oracle([*range(300), *range(500, 600)])
 
+    make_again(broker, "growing")
+    produce(orders(range(900)), "growing", server)  # more than the older one held
+    spec["source"]["options"]["failOnDataLoss"] = "true"
+    with pytest.raises(SourceError, match=r"topic growing was deleted and made again"):
+        run(spec)
+
 
 def grow(broker: Broker, topic: str, partitions: int) -> None:
     """In a function of its own: a client that outlives the broker calls for it on stderr, and an
@@ -276,6 +289,14 @@ def grow(broker: Broker, topic: str, partitions: int) -> None:
         done.result()
     while len(admin.list_topics(topic).topics[topic].partitions) < partitions:
         time.sleep(0.1)
+
+
+def make_again(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
+    admin.delete_topics([topic])[topic].result()
+    while topic in admin.list_topics().topics:
+        time.sleep(0.1)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result()
 
 
 def delete_records(broker: Broker, until: list[TopicPartition]) -> None:

@@ -27,6 +27,7 @@ from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.suggestions import did_you_mean
 
 SAMPLE_ROWS = 10_000
+OFFSETS = ("startingoffsets", "endingoffsets")
 KNOWN_FORMATS = (
     "parquet", "csv", "json", "orc", "text", "avro", "kafka", "rate", "rate-micro-batch", "socket",
     "jdbc", "delta", "iceberg", "xml", "binaryFile",
@@ -83,6 +84,12 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
             yield "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
         if source.options.keys().isdisjoint(ways):
             yield "source: the topic is missing: write for example subscribe: orders"
+        for name, value in source.options.items():
+            is_json = value.lstrip().startswith("{")
+            words = ("earliest", "latest")
+            if name.lower() in OFFSETS and not is_json and value.strip().lower() not in words:
+                hint = did_you_mean(value, words, "it is one of")
+                yield f"source.{name}: {value!r} is none; {hint}; or offsets, {{orders: {{0: 5}}}}"
 
 
 def wrong_packages(pipeline: Pipeline) -> Iterator[str]:

@@ -69,7 +69,7 @@ def avro_fields(given: str) -> tuple[AvroField, ...]:
         It is no schema of a flat record; names the field.
     """
     text = given.strip()
-    if not text.startswith("{"):
+    if not text.startswith(("{", "[")):
         try:
             text = Path(text).read_text("utf-8")
         except (OSError, ValueError) as problem:

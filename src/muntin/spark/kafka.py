@@ -22,11 +22,12 @@ from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
 from muntin.spark.ddl import SPELLED, declared, in_backticks
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, reader_of_files
+from muntin.spark.session import is_classic
 from muntin.spark.values import JsonValues, Parsed, value_schema
 from muntin.spec import Pipeline, SourceSpec, ValueSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 VALUE_COLUMN = "_muntin_value"
@@ -39,7 +40,10 @@ RECORD_DDL = (
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15
+ALL = "all"  # of a topic's partitions
 _SHOWN_BYTES = 4_000  # of a malformed value
+_WRONG_OPTION = (ValueError, TypeError, AttributeError, re.error)
 
 Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
 
@@ -82,6 +86,74 @@ def check_servers(servers: str, option: str) -> None:
     raise SourceError(f"{option}: no broker is there ({why})")
 
 
+def ids_of(spark: SparkSession, source: SourceSpec | None) -> dict[str, Any]:
+    """What Kafka calls its cluster and, since each was made, the topics that a source reads:
+    {cluster: …, topics: {name: …}}; {} of another source, or by Spark Connect.
+
+    Raises
+    ------
+    SourceError
+        Kafka does not answer, though a connection is taken: Spark would try for ever.
+    """
+    if source is None or source.format != "kafka" or not is_classic(spark):
+        return {}
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    settings = java.java.util.Properties()
+    for name, value in source.options.items():
+        if name.lower().startswith("kafka."):
+            settings.setProperty(name[len("kafka.") :], value)
+    wait = ANSWER_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS
+    admin: Any = None
+    try:
+        admin = java.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        cluster = admin.describeCluster().clusterId().get(*wait)
+        listed = admin.listTopics().namesToListings().get(*wait)
+        named_by = _named_by(source)
+        topics = {name: str(listed[name].topicId()) for name in listed if named_by(name)}
+        return {"cluster": cluster, "topics": topics}
+    except Py4JJavaError as problem:
+        cause = problem.java_exception.getCause() or problem.java_exception
+        said = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+        if said.startswith("TimeoutException"):
+            said = (
+                f"no answer within {ANSWER_SECONDS} s: is kafka.security.protocol the listener's? "
+                "One with TLS does not answer a client without"
+            )
+        servers = source.options.get("kafka.bootstrap.servers", "")
+        raise SourceError(f"source: kafka.bootstrap.servers: {servers}: {said}") from None
+    except (Py4JError, *_WRONG_OPTION):
+        return {}  # Spark says what is wrong; or the user's own client is too old to know
+    finally:
+        if admin is not None:
+            admin.close(java.java.time.Duration.ZERO)
+
+
+def check_ids(source: SourceSpec | None, read: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """SourceError where the offsets of a checkpoint are of another cluster, or of topics that were
+    made again: Spark would read on from there, whatever stands there now.
+
+    `read`, `there`: as `ids_of` gave them when the checkpoint was written, and gives them now.
+    """
+    anew = "name another folder under checkpoint: and start with --append, to add all that"
+    if read.get("cluster") != there.get("cluster") and read.get("cluster") and there:
+        raise SourceError(
+            f"source: kafka.bootstrap.servers are those of cluster {there['cluster']}, and the "
+            f"checkpoint has read cluster {read['cluster']}: name its servers; or {anew} the other "
+            "one holds to what is stored"
+        )
+    if _goes_on(source):
+        return
+    for name, known in read.get("topics", {}).items():
+        if there and there["topics"].get(name, known) != known:
+            raise SourceError(
+                f"source: topic {name} was deleted and made again since the checkpoint has read "
+                f"it: {anew} it holds now to what is stored; or, to leave out what it holds up to "
+                "the offset where the older one was read, write failOnDataLoss: false"
+            )
+
+
 def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
     """SourceError where the source asks no more for a topic that `planned` offsets of its
     checkpoint hold.
@@ -89,17 +161,13 @@ def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
     Spark plans a batch without it, and then refuses: the checkpoint has forgotten the topic by
     then, so that it is read again from its beginning once it is named again.
     """
-    said = _said(source)
-    if said.get("failondataloss", "").lower() == "false":
+    if _goes_on(source):
         return
     try:
-        assigned = json.loads(said.get("assign", "{}"))
-        pattern = re.compile(said.get("subscribepattern", "(?!)"))
-        topics = {name.strip() for name in said.get("subscribe", "").split(",")}
+        named_by = _named_by(source)
         for topic, ends in _offsets(next(iter(planned), None)).items():
-            if topic in topics or pattern.fullmatch(topic):
-                continue
-            left = ends.keys() - set(map(str, assigned.get(topic, ())))
+            assigned = named_by(topic)
+            left = () if assigned == ALL else ends.keys() - set(map(str, assigned))
             if left:
                 raise SourceError(
                     f"source: the checkpoint knows up to where {topic}[{min(left)}] was read, and "
@@ -107,7 +175,7 @@ def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
                     "failOnDataLoss: false: it is forgotten, and read from its beginning where it "
                     "comes back"
                 )
-    except (ValueError, TypeError, AttributeError, re.error):
+    except _WRONG_OPTION:
         return  # Spark says what is wrong
 
 
@@ -198,7 +266,7 @@ class Missed:
     """
 
     def __init__(self, source: SourceSpec | None, before: int = 0) -> None:
-        self._wanted = _said(source).get("failondataloss", "").lower() == "false"
+        self._wanted = _goes_on(source)
         self._read: dict[int, int] = {}
         self._looking = threading.Lock()  # batches and signs of life come in threads of their own
         self.count = before
@@ -236,6 +304,22 @@ def _said(source: SourceSpec | None) -> dict[str, str]:
     """Kafka's options, whose names Spark takes in any case; {} of another source."""
     options = source.options if source is not None and source.format == "kafka" else {}
     return {name.lower(): value for name, value in options.items()}
+
+
+def _goes_on(source: SourceSpec | None) -> bool:
+    """Without records that are gone."""
+    return _said(source).get("failondataloss", "").lower() == "false"
+
+
+def _named_by(source: SourceSpec | None) -> Callable[[str], Any]:
+    """Which partitions of a topic the options name: `ALL`, or a list."""
+    said = _said(source)
+    assigned = json.loads(said.get("assign", "{}"))
+    pattern = re.compile(said.get("subscribepattern", "(?!)"))
+    topics = {name.strip() for name in said.get("subscribe", "").split(",")}
+    return lambda topic: (
+        ALL if topic in topics or pattern.fullmatch(topic) else assigned.get(topic, ())
+    )
 
 
 def _offsets(given: Any) -> dict[str, dict[str, int]]:

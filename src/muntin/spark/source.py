@@ -24,7 +24,7 @@ from muntin.spark.files import (
     local_path,
     partitions_of,
 )
-from muntin.spark.kafka import KEPT_COLUMNS, check_broker, named, parsed
+from muntin.spark.kafka import KEPT_COLUMNS, check_broker, ids_of, named, parsed
 from muntin.spark.options import mistyped
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
@@ -57,6 +57,7 @@ _KEEP_MALFORMED = {
 
 def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """All that the source holds now."""
+    ids_of(spark, source)  # Kafka answers
     reader = spark.read.format(source.format).options(**_options(source))
     ddl = source.schema_
     if source.format in _TEXT_FORMATS:

@@ -32,7 +32,7 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
-from muntin.spark.kafka import Missed, check_topics, lag_of
+from muntin.spark.kafka import Missed, check_ids, check_topics, ids_of, lag_of
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
@@ -77,11 +77,13 @@ class Stream(Running):
         mode: Mode,
         on_batch: Callable[[Ingest], None] | None,
         own_source: SourceSpec | None = None,
+        ids: Mapping[str, Any] = {},
     ) -> None:
-        """`own_source`: what `df` is the rows of, where nothing else was done to them."""
+        """`own_source`: what `df` is the rows of, where nothing else was done to them; `ids`:
+        Kafka's."""
         super().__init__(pipeline, once=once)
         self._df = df
-        self._own_source = own_source
+        self._own_source, self._ids = own_source, ids
         self._nanoseconds = nanoseconds_of(own_source) if own_source else set()
         self._ledger = ledger
         self._ingest: Ingest | None = None
@@ -247,9 +249,10 @@ class Stream(Running):
 
     def _of_source(self) -> dict[str, Any]:
         """For the status: what waits in the source, and what is missed."""
+        known = {"kafka": self._ids}
         with unless_java_is_gone():
-            return {"lag": self.lag(), "missed": self._missed.look(self.query)}
-        return {"lag": {}, "missed": self._missed.count}
+            return {**known, "lag": self.lag(), "missed": self._missed.look(self.query)}
+        return {**known, "lag": {}, "missed": self._missed.count}
 
     def _stop_query(self) -> None:
         with unless_java_is_gone():
@@ -364,6 +367,9 @@ def stream(
     if data is None:
         with plainly():
             data = _own_source(pipeline, place)
+    ids = ids_of(data.sparkSession, own_source)
+    if opened is not None and mode != "overwrite" and query_id:
+        check_ids(own_source, (opened.status(pipeline.name) or {}).get("kafka", {}), ids)
     _check_streaming(data)
     needed(data, pipeline)
     opened = opened or open_ledger(ledger)  # pyright: ignore[reportArgumentType]
@@ -380,6 +386,7 @@ def stream(
         mode=mode,
         on_batch=on_batch,
         own_source=own_source,
+        ids=ids,
     )
 
 
