@@ -203,8 +203,22 @@ def test_a_process_that_dies_is_replaced(feeder, ledger):
         (victim,) = [worker for worker in workers_of(server) if worker.busy]
         os.kill(victim.pid, signal.SIGKILL)
         answer = until(lambda: asking.answer)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "limit")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "busy")
         assert ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").status_code == 200
+
+
+def test_a_closed_windows_answer_is_made_again_where_its_process_dies(feeder, ledger):
+    with serving(ledger) as (server, _):
+        live = Live(server)
+        assert live.subscribe(select=large(1), on="window")["type"] == "subscribed"
+        for worker in workers_of(server):
+            os.kill(worker.pid, signal.SIGSTOP)
+        feeder.minute()
+        until(lambda: any(worker.busy for worker in workers_of(server)))
+        for worker in workers_of(server):
+            os.kill(worker.pid, signal.SIGKILL)
+        assert len(live.hear("window")["result"]["rows"]) == 1
+        live.socket.close()
 
 
 def test_the_process_that_starts_them_is_replaced(feeder, ledger):

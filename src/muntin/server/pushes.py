@@ -16,13 +16,14 @@ from muntin.server.channel import BEGINNING, Place, Pushed
 from muntin.server.frames import Frame, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
-from muntin.server.problems import problem, stops
+from muntin.server.problems import problem, status_of, stops
 from muntin.server.reader import Reader
 from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_text, now_us
 
 THREADS = 2  # that read small things of the ledger for messages; no statement runs in them
+AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between tries of what nobody asks for again
 _LOG = logging.getLogger("muntin.server")
 
 
@@ -98,7 +99,7 @@ class PushMaker:
         if topic.kind == "windows":
             return Pushed(place, frame(about))
         try:
-            result = await self._result(topic, window, client)
+            result = await self._surely(topic, window, client)
         except Exception as error:
             return Pushed(place, joined(about, "error", self._error_text(topic, error)))
         return Pushed(place, joined(about, "result", result.decode()))
@@ -146,6 +147,17 @@ class PushMaker:
     def _gap(self, channel: int, windows: int | None, start: int | None, end: int | None) -> Frame:
         message = {"type": "gap", "channel": channel, "windows": windows}
         return frame(message | {"start": instant_text(start), "end": instant_text(end)})
+
+    async def _surely(self, topic: Topic, window: ClosedWindow, client: Hashable) -> bytes:
+        """Tried again where not the statement failed but what computes or reads it."""
+        for pause in AGAIN_SECONDS:
+            try:
+                return await self._result(topic, window, client)
+            except MuntinError as error:
+                if status_of(error) != 503 or self._statements.leaving:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._result(topic, window, client)
 
     async def _result(self, topic: Topic, window: ClosedWindow, client: Hashable) -> bytes:
         if topic.kind == "query":

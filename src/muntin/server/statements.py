@@ -177,7 +177,8 @@ class Statements:
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
-        self._leaving = False
+        self.leaving = False
+        """The server stops, and nothing is answered any more."""
         self.unread: set[StoredAnswer] = set()
         """In files, and being read by clients."""
 
@@ -192,7 +193,7 @@ class Statements:
 
     def leave(self) -> None:
         """Whoever waits gets the error that the server stops."""
-        self._leaving = True
+        self.leaving = True
         for job in tuple(self._unanswered):
             if not job.answer.done():
                 job.answer.set_exception(stops())
@@ -220,7 +221,7 @@ class Statements:
         ------
         MuntinError
         """
-        if self._leaving:
+        if self.leaving:
             raise stops()
         if asking:
             self._admit(client)

@@ -22,6 +22,7 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.select.limits import Limits
 from muntin.server.answering import Asked, error_of
 from muntin.server.limits import ServerLimits
+from muntin.server.problems import RefusalError
 from muntin.server.worker import BEGIN, END, LENGTH, WARM
 
 RECEIVED_BYTES = 256 << 10
@@ -330,8 +331,8 @@ class Workers:
         try:
             connection, pid = await asyncio.to_thread(self._nursery.begin)
         except OSError as problem:
-            raise SelectError(
-                f"no process can be had to answer with: {problem}", code="limit", remedy="ask again"
+            raise RefusalError(
+                503, "busy", f"no process can be had to answer with: {problem}", "ask again"
             ) from None
         end_seconds = self._limits.statement_end_seconds
         return WorkerProcess(connection, pid, self._end, end_seconds, warm=self._is_warm)
@@ -452,7 +453,6 @@ def needs_too_much(most: int) -> SelectError:
     )
 
 
-def _gone() -> SelectError:
-    return SelectError(
-        "the process that answered this statement has ended", code="limit", remedy="ask for less"
-    )
+def _gone() -> RefusalError:
+    said = "the process that answered this statement has ended"
+    return RefusalError(503, "busy", said, "ask again; if that ends too, ask for less")
