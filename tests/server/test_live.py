@@ -283,16 +283,41 @@ def test_too_many_subscriptions(feeder, ledger):
         client.socket.close()
 
 
+def never_reads(server):
+    """The socket of a client that follows much."""
+    wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area)"
+    raw = sockets.socket()
+    raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+    raw.connect(("127.0.0.1", int(server.url.rsplit(":", 1)[1])))
+    stuck = Live(server, sock=raw, max_queue=1)
+    for number in range(20):
+        stuck.say(type="subscribe", id=str(number), select=wide + " -- " + str(number))
+    return raw
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_who_sends_no_pong_is_told_whether_it_is_slow(feeder, ledger, behind):
+    """What is not read holds a pong up: it may be later than the limit for what is not read."""
+    with Server(ledger, port=0, limits=ServerLimits(write_stall_seconds=3600.0)) as server:
+        raw = never_reads(server) if behind else Live(server).socket.socket
+        hub = server.app.state.hub
+        (client,) = until(lambda: tuple(hub.clients))
+
+        def stalled():
+            feeder.minute(15)
+            return client._socket.unread
+
+        if behind:
+            until(stalled)
+        client._socket.loop.call_soon_threadsafe(client._socket.keepalive_timeout)
+        assert until(lambda: list(hub.closings)) == [4008 if behind else 1011]
+        raw.close()
+
+
 def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
     limits = ServerLimits(write_stall_seconds=0.5)
-    wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area)"
     with Server(ledger, port=0, limits=limits) as server:
-        raw = sockets.socket()
-        raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
-        raw.connect(("127.0.0.1", int(server.url.rsplit(":", 1)[1])))
-        stuck = Live(server, sock=raw, max_queue=1)
-        for number in range(20):
-            stuck.say(type="subscribe", id=str(number), select=wide + " -- " + str(number))
+        raw = never_reads(server)
         good = Live(server)
         good.subscribe(windows=True)
         heard = []

@@ -32,7 +32,7 @@ class ServerLimits:
     ping_seconds: float = 20.0
     """Between pings."""
     pong_seconds: float = 20.0
-    """For the answer to a ping; close 1011."""
+    """For the answer to a ping; close 1011, or 4008 where there is more that was not read."""
     subscriptions_max: int = 64
     """Of one client; an error answers the next."""
     clients_max: int = 5_000

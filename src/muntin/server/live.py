@@ -56,6 +56,7 @@ class LiveClient:
         self._tasks: set[asyncio.Task[None]] = set()
         socket.on_writable = self.pump
         socket.on_flood = self._flooded
+        socket.on_silent = self._silent
 
     def pump(self) -> None:
         """Write while there is news and the socket takes it."""
@@ -98,6 +99,9 @@ class LiveClient:
 
     def _flooded(self) -> None:
         self.carry_out(self.connection.leave(protocol.TOO_FAST, "too many frames or bytes"))
+
+    def _silent(self) -> None:
+        self.carry_out(self.connection.silent(unread=self._socket.unread))
 
     def _redeem(self, ticket: str) -> None:
         grant = self._hub.auth.redeem(ticket)

@@ -30,10 +30,12 @@ from muntin.server.messages import (
 from muntin.server.problems import plain
 
 GOING_AWAY = 1001
+SILENT = 1011
 BAD_MESSAGE = 4000
 UNAUTHORISED = 4001
 SLOW = 4008
 TOO_FAST = 4029
+NO_PONG = "no pong came in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,13 @@ class Connection:
         if stalled is not None and now - stalled > self.limits.write_stall_seconds:
             return self._close(SLOW, f"nothing read for {now - stalled:.0f} s; {self._last()}")
         return []
+
+    def silent(self, *, unread: bool) -> list[Effect]:
+        """No pong has come: of a client that reads, slowly or not at all, it waits behind what is
+        `unread`; of another, nobody is there."""
+        if unread or self.has_news():
+            return self._close(SLOW, f"no pong behind what is not read; {self._last()}")
+        return self._close(SILENT, NO_PONG)
 
     def leave(self, code: int = GOING_AWAY, reason: str = "the server stops") -> list[Effect]:
         """End it from this side."""

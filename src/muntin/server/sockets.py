@@ -24,7 +24,7 @@ from websockets.frames import CloseCode
 from muntin.server.connections import SPARE_SECONDS, Connections, spare
 from muntin.server.frames import Frame
 from muntin.server.limits import KIB, ServerLimits, TokenBucket
-from muntin.server.protocol import TOO_FAST
+from muntin.server.protocol import NO_PONG, SILENT, TOO_FAST
 
 EXTENSION = "muntin.socket"
 BUFFER_BYTES_HIGH = 32 * KIB  # beyond this, a client is behind
@@ -49,6 +49,8 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         self.on_writable: Callable[[], None] = lambda: None
         # called once, where the other side sends more than it may; nothing more of it is read
         self.on_flood: Callable[[], None] = lambda: self.end(TOO_FAST, "too much at once")
+        # called where no pong has come in time
+        self.on_silent: Callable[[], None] = lambda: self.end(SILENT, NO_PONG)
         self._flooded = False
         limits, now = self.limits, self.loop.time()
         self.allow(
@@ -169,9 +171,13 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         self._frames = frames
         self._data = data
 
+    @property
+    def unread(self) -> bool:
+        """Whether the other side takes less than is written to it."""
+        return self.transport.get_write_buffer_size() > 0
+
     def keepalive_timeout(self) -> None:
-        super().keepalive_timeout()
-        self.loop.call_later(self.limits.close_seconds, self.transport.abort)
+        self.on_silent()
 
     def shutdown(self) -> None:
         super().shutdown()
