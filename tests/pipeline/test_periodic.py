@@ -121,11 +121,22 @@ def test_planted_beats_are_found():
     assert [row[2] for row in found.rows] == [33, 21]  # of 34 and 22 batches: held ones as well
     assert found.table["interval"].to_pylist()[0].total_seconds() == pytest.approx(60, abs=4)
     assert not found.exact
-    assert found.bounds["beats"] == {"left_out_late": 0, "nulls": 0, "k": 10}
+    assert found.bounds["beats"] == {"left_out_late": 0, "nulls": 0, "unnamed": 0, "k": 10}
     assert found.windows[0].covered[1] > START + 1990 * SECOND
     # the other summary of the pipeline answers as ever
     counts = Session(made.ledger).sql("SELECT count FROM calls(driver) FOR ALL WHERE driver='bot'")
     assert counts.rows == [[34 * 3]]
+
+
+def test_items_too_long_to_be_named_are_told_and_may_have_more_space():
+    rows = [
+        (second, f"https://{'x' * 300}/{i}", 1) for second in range(7, 2000, 60) for i in (1, 2)
+    ]
+    for space, named in (({}, 0), ({"item_bytes": 320, "k": 2}, 2)):
+        made = ingested(pipeline({"beats": BEATS | space}), [[events(rows)]])
+        found = Session(made.ledger).sql("SELECT item FROM periodic(beats)")
+        assert len(found.rows) == named
+        assert (found.bounds["beats"]["unnamed"] > 0) == (named == 0)
 
 
 def test_an_overdue_item_is_told():

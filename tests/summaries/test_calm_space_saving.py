@@ -144,6 +144,18 @@ def reseal(blob, rng):
     return seal("calm_space_saving", parameters, bytes(body))
 
 
+@pytest.mark.parametrize("k", [2, 3])  # with and without a free slot
+def test_no_pair_gives_way_to_an_item_that_does_not_fit_all_the_same(k):
+    calm = CalmSpaceSaving(50_000, k, item_bytes=240 // k - 8)
+    high, low, long = "a" * 192, "c" * 8, "b" * 92
+    for item, times in ((high, 100), (low, 20), (long, 50)):
+        calm.update([item] * times)
+    assert calm.top()["item"].to_pylist() == [high, low]
+    assert calm.unnamed > 0
+    calm.update([long] * 60)  # higher than both, which may go
+    assert calm.top()["item"].to_pylist() == [long]
+
+
 @pytest.mark.parametrize("text", [True, False])
 def test_damaged_bytes_are_refused_and_never_crash(text):
     rng = random.Random(13)

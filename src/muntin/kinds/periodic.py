@@ -62,7 +62,9 @@ _ANSWERED = frozenset((
     "first_seen", "interval_low", "interval_high",
 ))  # fmt: skip
 """Columns of the answers, beside which those of a joined item stand."""
-_KEPT = ("gap", "interval_unit", "resolution", "memory", "k", "consecutive", "batch_size")
+_KEPT = (
+    "gap", "interval_unit", "resolution", "memory", "k", "consecutive", "batch_size", "item_bytes",
+)  # fmt: skip
 """Parameters without which the state of a shard is not gone on with."""
 
 
@@ -93,6 +95,7 @@ class PeriodicSpec(SummarySpec):
     k: int = Field(default=100, ge=1, le=K_MAX, description="Pairs of item and interval kept")
     consecutive: bool = Field(default=False, description="Count the longest run of an interval")
     batch_size: int = Field(default=1, description="Batches of fewer events are ignored")
+    item_bytes: int = Field(default=16, description="Space for each named item, on the average")
 
     sequential: ClassVar[bool] = True
     is_exact: ClassVar[bool] = False
@@ -135,8 +138,8 @@ class PeriodicSpec(SummarySpec):
             when = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
             if not (is_text(kind) or is_whole(kind) or when or pa.types.is_decimal(kind)):
                 raise BadArgument(
-                    f"item '{name}' is {kind}: an item is text, a whole number, a boolean, a date "
-                    f"or a timestamp; cast it under fields"
+                    f"item '{name}' is {kind}: an item is text, a whole number, a decimal, "
+                    f"a boolean, a date or a timestamp; cast it under fields"
                 )
 
     def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
@@ -179,6 +182,7 @@ class PeriodicSpec(SummarySpec):
         return {
             "left_out_late": sum(state.late for state in states),
             "nulls": sum(state.nulls for state in states),
+            "unnamed": sum(state.unnamed for state in states),
             "k": self.k,
         }
 
@@ -196,6 +200,7 @@ class PeriodicSpec(SummarySpec):
             consecutive=self.consecutive,
             batch_size=self.batch_size,
             resolution=self.resolution,
+            item_bytes=self.item_bytes,
         )
 
 

@@ -258,6 +258,9 @@ def _parts(bounds: Mapping[str, Any]) -> list[str]:
         "k": lambda v: f"at most the {v:,} highest are named.",
         "other": lambda v: f"{v:,} events are of keys beyond the limit." if v else "",
         "left_out_late": lambda v: f"{v:,} late events were left out." if v else "",
+        "unnamed": lambda v: (
+            f"items too long for their space were left out {v:,} times." if v else ""
+        ),
         "uncounted": lambda v: (
             "events that came before a part was declared are not in it: "
             + ", ".join(f"{name} lacks {count:,}" for name, count in v.items())

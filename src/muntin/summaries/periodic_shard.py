@@ -184,6 +184,11 @@ class PeriodicShard(Copied):
         return self._nulls
 
     @property
+    def unnamed(self) -> int:
+        """How often a pair was high enough to be named, but its item did not fit."""
+        return self._calm.unnamed
+
+    @property
     def span(self) -> tuple[int, int] | None:
         """Times of the first and last event, folded or buffered; None where there is none."""
         times = [self._calm.first_time, self._calm.last_time, *self._times[:1], *self._times[-1:]]

@@ -186,6 +186,24 @@ def _slot_for(tables, count):
 
 
 @bare()
+def _may_fit(tables, count, length):
+    """Whether an item of `length` fits once the pairs of lower count have gone, which must not go
+    for nothing. Where none is lower, nothing goes."""
+    left = tables.arena.shape[0] - HEADER - length
+    if left < 0 or tables.marks[ARENA_LIVE] <= left:
+        return left >= 0
+    lower = False
+    for slot in range(tables.marks[USED]):
+        if tables.slots[slot, ERROR_PLACE] & _LOW == NOWHERE:
+            continue
+        if tables.slots[slot, COUNTED] >= count:
+            left -= HEADER + (tables.slots[slot, WHERE] & _LOW)
+        else:
+            lower = True
+    return left >= 0 or not lower
+
+
+@bare()
 def _make_room(tables, count, length):
     """Let pairs of lower count go until an item of `length` fits; false where it cannot."""
     capacity = tables.arena.shape[0]
@@ -227,7 +245,7 @@ def _fill(tables, slot, place, count, error, interval, data, start, length):
 @bare()
 def name_pair(tables, bucket, way, count, error, interval, data, start, length):
     """Put a pair whose count passed the threshold into the store; its slot, or -1."""
-    if HEADER + length > tables.arena.shape[0]:
+    if not _may_fit(tables, count, length):
         tables.marks[UNNAMED] += 1
         return -1
     slot = _slot_for(tables, count)
