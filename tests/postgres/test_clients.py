@@ -436,9 +436,15 @@ def test_numbers_of_sqlalchemy(connection):
     assert answered(connection, text, "1970-01-01", dt.datetime.now(dt.UTC)) == [(90,)]
 
 
-def test_a_length_of_time_as_a_parameter(connection):
-    text = "SELECT count FROM orders FOR LAST %s"
-    assert answered(connection, text, dt.timedelta(minutes=1), binary=True) == [(30,)]
+@pytest.mark.parametrize("form", ["%t", "%b"])
+def test_a_length_of_time_as_a_parameter(connection, form):
+    text = f"SELECT count, {form} AS t FROM orders FOR LAST {form}"  # noqa: S608
+    for given, count in (
+        (dt.timedelta(minutes=1), 30),
+        (dt.timedelta(days=1, hours=2, microseconds=7), 90),
+    ):
+        for sign in (1, -1):
+            assert answered(connection, text, sign * given, given) == [(count, sign * given)]
 
 
 def test_errors_have_place_and_remedy(connection):

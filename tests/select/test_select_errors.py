@@ -100,7 +100,16 @@ WRONG = [
     ("SELECT 1 FROM orders WHERE »rank«() OVER () > 1", "group_by", "rank(...) at many", "WITH"),
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
     ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
-    ("SELECT 1 FROM orders(driver) WHERE »time« = '1.5'", "type", "no integer", "without quotes"),
+    (
+        "SELECT 1 FROM orders(driver) WHERE »time« = '1.5'",
+        "type",
+        "'1.5', which is not one",
+        "without",
+    ),
+    ("SELECT driver FROM orders(driver) ORDER BY -»1«", "unknown_column", "BY -1", "1 column"),
+    ("SELECT driver FROM orders(driver) ORDER BY (»2«)", "unknown_column", "BY 2", "1 column"),
+    ("SELECT 3 »LIKE« '4%'", "type", "'LIKE(INTEGER, STRING)'", "x::VARCHAR"),
+    ("SELECT 1 FROM orders WHERE time IS »5«", "syntax", "IS stands NULL, TRUE", ""),
     ("SELECT date_trunc(»driver«, now()) FROM orders(driver)", "not_allowed", "unit that is", ""),
     ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
 ]

@@ -87,6 +87,8 @@ BY_HAND = {
     "NOT 3 IN (1, 3) = true, '3' NOT LIKE '4%' = true, NOT true = NOT false": [
         [True, False, True, False, True, False]
     ],
+    "SELECT DISTINCT .25, -.5, 1+.5e1 FROM orders": [[0.25, -0.5, 6.0]],
+    "SELECT 3 NOT IN (1, 3) || 'x', 3 IN (3)::INT + 1 * 2": [["falsex", 3]],
     "SELECT interval - 1, interval * 2, INTERVAL 1 DAY + '2026-01-01'::TIMESTAMP "
     "FROM (SELECT 3 AS interval) a ORDER BY interval DESC": [[2, 6, "2026-01-02T00:00:00Z"]],
     "SELECT INTERVAL '1 day 02:30:00', INTERVAL '-1.5 hours', INTERVAL '2' DAY, INTERVAL 3 DAYS": [
@@ -130,6 +132,9 @@ PLAIN = [
     "GROUP BY ALL ORDER BY kind",
     "SELECT CASE area WHEN 1 THEN 'a' END AS c FROM cells ORDER BY c",
     "SELECT time::DOUBLE, CAST(paid AS VARCHAR), try_cast(driver AS INTEGER) FROM cells ORDER BY 1",
+    "SELECT NOT driver NOTNULL || served IS NULL AS a, NOT driver ISNULL || 'x' = 'truex' AS b, "
+    "served IN (1, 4)::INT AS c, served > 1 IS TRUE::INT + 1 AS d, - time IS NULL || 'x' AS e "
+    "FROM cells ORDER BY time",
     "SELECT driver FROM cells WHERE time BETWEEN 10 AND 40 AND area IN (1, 2) ORDER BY time",
     "SELECT coalesce(driver, 'none'), nullif(area, 1), greatest(time, paid), least(time, 5) "
     "FROM cells ORDER BY time",

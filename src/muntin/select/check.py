@@ -144,7 +144,7 @@ _UNITS = frozenset(
     for unit in words("MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR")
     for ending in ("", "S")
 )
-_NUMBER = re.compile(r"(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?\Z", re.ASCII)
+_NUMBER = re.compile(r"\d{1,60}(\.\d{0,60})?([eE][+-]?\d{1,3})?\Z", re.ASCII)
 _ZONED = re.compile(r"\s*\d{4}-\d\d?-\d\d?[ T]\d\d?:[\d:.]+ ?[+-](?!00)[\d:]+\s*\Z")
 _DIGITS_MAX = 38
 _LISTS = ("expressions", "ifs", "partition_by")

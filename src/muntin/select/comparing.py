@@ -7,9 +7,8 @@ that 2 would be the same.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,31 +56,24 @@ _SAME = words(
 """Functions that give one of their first argument's type."""
 _NUMBERS = words("abs round floor ceil ceiling trunc sum sqrt ln log exp power pow")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
-_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT, _TRUTH_TEXT = (
-    "a text that is neither number nor time", "a text that is no integer", "a text that is a time",
-    "a text that is a truth value",
-)  # fmt: skip
-_FORMS: Mapping[str | None, re.Pattern[str]] = {
-    None: re.compile(r"\s*[+-]?([0-9]+|inf|infinity)\s*", re.ASCII | re.IGNORECASE),
-    _TIME_TEXT: re.compile(r"\s*(epoch|-?\d+([-/\\ ])\d\d?\2\d\d?(\D.*)?)\s*", re.A | re.I),
-    _TRUTH_TEXT: re.compile(r"t|true|f|false|y|yes|n|no", re.IGNORECASE),
-}
-"""Texts of constants, as DuckDB reads them."""
-_UNLIKE = {
-    _TEXT: frozenset((_INTEGER, _NUMBER, _TRUTH, _TIME, _LENGTH)),
-    _INTEGER: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT, _TRUTH_TEXT)),
-    _NUMBER: frozenset((_ANY_TEXT, _TIME_TEXT, _TRUTH_TEXT)),
-    _TRUTH: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TIME_TEXT)),
-    _TIME: frozenset((_ANY_TEXT, _NUMBER_TEXT, _TRUTH_TEXT)),
-}
-"""What cannot be compared with each other; of all else, DuckDB decides by types alone."""
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+_READ_AS = {_INTEGER: "BIGINT", _NUMBER: "DOUBLE", _TRUTH: "BOOLEAN", _TIME: "TIMESTAMP"}
+"""What DuckDB makes of a constant text that is compared with one of these."""
 _REMEDIES = {
     _TEXT: "write the constant in single quotes, or cast the text with TRY_CAST",
     _TRUTH: "write true or false",
     _TIME: "write a time as '2026-01-01 10:00' (UTC)",
 }
 
-Kind = str | Origin | tuple["Kind", ...] | None
+
+@dataclass(frozen=True, slots=True)
+class TextConstant:
+    """What a text is depends on what it is compared with."""
+
+    value: str
+
+
+Kind = str | Origin | TextConstant | tuple["Kind", ...] | None
 """A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
 
 
@@ -118,15 +110,25 @@ def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
 
 
 def mismatch(
-    compared: Sequence[Comparison], schemas: Sequence[pa.Schema | None]
+    compared: Sequence[Comparison],
+    schemas: Sequence[pa.Schema | None],
+    can_be: Callable[[str, str], bool],
 ) -> tuple[Comparison, str, str] | None:
     """What cannot be compared as it is, what is wrong with it, and what to write.
 
     `schemas`: of each FROM item, as it was loaded.
+    `can_be`: whether DuckDB reads a text as one of a type.
     """
     for each in compared:
         mine, other = _type_of(each.mine, schemas), _type_of(each.other, schemas)
-        if other not in _UNLIKE.get(mine, ()):
+        if isinstance(each.other, TextConstant):
+            text = each.other.value
+            if mine not in _READ_AS or (
+                (mine != _INTEGER or _WHOLE.fullmatch(text)) and can_be(text, _READ_AS[mine])
+            ):
+                continue
+            other = f"{text[:40]!r}, which is not one"
+        elif "" in (mine, other) or (mine == _TEXT) == (other == _TEXT):
             continue
         remedy = _REMEDIES.get(mine, "write the constant without quotes")
         return each, f"{each.shown} is {mine}, and is compared with {other}", remedy
@@ -174,15 +176,9 @@ def _kind(node: exp.Expr) -> Kind:
         return (_NUMBER, of_first) if name in _NUMBERS else None
     if not isinstance(node, exp.Literal):
         return None
-    if not node.is_string:
-        return _INTEGER if node.name.isdigit() else _NUMBER
-    for form, pattern in _FORMS.items():
-        if pattern.fullmatch(node.name):
-            return form
-    with contextlib.suppress(ValueError):
-        float(node.name)
-        return _NUMBER_TEXT
-    return _ANY_TEXT
+    if node.is_string:
+        return TextConstant(node.name)
+    return _INTEGER if node.name.isdigit() else _NUMBER
 
 
 def _shown(node: exp.Expr) -> str:
@@ -197,7 +193,7 @@ def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:
             return ""
         return _NUMBER if _NUMBER in parts else _INTEGER
     if not isinstance(kind, Origin):
-        return kind or ""
+        return kind if isinstance(kind, str) else ""
     schema = schemas[kind.item]
     found = pa.null() if schema is None else value_type(schema.field(kind.name).type)
     if is_text(found):

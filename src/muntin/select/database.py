@@ -19,10 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.cache import Cache
 from muntin.select.limits import Limits
+from muntin.select.syntax import text_literal
 
 _PLACES_MAX = 64  # of a connection
 _STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
+_TEXTS_MAX = 4096
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
 _TRIES = 3  # of a statement while others make DuckDB give up its database
@@ -52,6 +55,7 @@ class Database:
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
         self._watchdog = _Watchdog()
+        self._texts = Cache[bool](entries_max=_TEXTS_MAX)
 
     def run(
         self,
@@ -88,6 +92,15 @@ class Database:
                         raise DatabaseError("memory", "not enough memory") from None
                 self._renew(connection)
         raise DatabaseError("internal", "DuckDB failed on this statement")
+
+    def can_be(self, text: str, kind: str) -> bool:
+        """Whether DuckDB reads a text as one of a type."""
+        found = self._texts.get((text, kind))
+        if found is None:
+            sql = f"SELECT TRY_CAST({text_literal(text)} AS {kind}) IS NOT NULL AS it"
+            found = self.run(lambda: sql, [], seconds=self._limits.seconds).column(0)[0].as_py()
+            self._texts.put((text, kind), found)
+        return found
 
     def _renew(self, connection: _Connection) -> None:
         """A new database, after some statement has made DuckDB give the old one up."""

@@ -140,7 +140,7 @@ class Engine:
         known = [read for read in reading.items if read is not None]
         try:
             self._database.check_open()
-            _check_compared(plan, reading.items)
+            self._check_compared(plan, reading.items)
             table = plan.rows
             if plan.projected is not None:
                 table = answered(
@@ -155,6 +155,15 @@ class Engine:
         except DatabaseError as error:
             raise converted(error, plan) from None
         return _result(table, known, time.perf_counter() - reading.started)
+
+    def _check_compared(self, plan: CheckedStatement, reads: tuple[_Read | None, ...]) -> None:
+        schemas = [None if read is None else read.table.schema for read in reads]
+        found = mismatch(plan.compared, schemas, self._database.can_be)
+        if found is not None:
+            each, message, remedy = found
+            starts = starts_of(each.name, plan.text)[: each.nth + 1]
+            place = Span(starts[-1], len(each.name)) if starts else NOWHERE
+            raise problem_at(plan.text, place, message, remedy, "type")
 
     def _run(
         self,
@@ -250,17 +259,6 @@ class Engine:
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
         return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
-
-
-def _check_compared(plan: CheckedStatement, reads: tuple[_Read | None, ...]) -> None:
-    if not plan.compared:
-        return
-    found = mismatch(plan.compared, [None if r is None else r.table.schema for r in reads])
-    if found is not None:
-        each, message, remedy = found
-        starts = starts_of(each.name, plan.text)[: each.nth + 1]
-        place = Span(starts[-1], len(each.name)) if starts else NOWHERE
-        raise problem_at(plan.text, place, message, remedy, "type")
 
 
 def _source(name: str, table: pa.Table) -> str:
@@ -387,6 +385,7 @@ _LIMITS = {
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
 _COLUMN = re.compile(r"source column (\w+)")
 _OWN_NAME = re.compile(r'"?\bt\d+\b"?\.')
+_PATTERN = re.compile(r"(!?)~~(\*?)\(")
 _TIMES = ("date", "timestamp", "time field", "interval")
 _ARITHMETIC = ("overflow", "out of range")
 
@@ -397,7 +396,6 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
-    place = _place(message, plan)
     lower = message.lower()
     code, remedy = "type", ""
     if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
@@ -412,8 +410,10 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]
     elif "no function matches" in lower:
-        message = message.split(". You might")[0]
-        remedy = "cast the argument, e.g. x::DOUBLE"
+        message = message.split(". You might")[0].replace("_LITERAL", "")
+        message = _PATTERN.sub(lambda m: "NOT " * bool(m[1]) + "I" * bool(m[2]) + "LIKE(", message)
+        remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
+    place = _place(message, plan)
     return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
 
 

@@ -137,10 +137,8 @@ class ItemParser:
         if self._is(at, TokenType.DASH) or self._is(at, TokenType.PLUS):
             sign = -1 if self._is(at, TokenType.DASH) else 1
             at += 1
-        point = self._is(at, TokenType.DOT)  # of .5, a token of its own
-        if self._is(at + point, TokenType.NUMBER):
-            at += point
-            number = number_of("." * point + self.tokens[at].text)
+        if self._is(at, TokenType.NUMBER):
+            number = number_of(self.tokens[at].text)
             if number is None:
                 raise self._error(at, "this number is too large", "", code="limit")
             return Value(sign * number, self._span(start, at + 1)), at + 1

@@ -177,10 +177,11 @@ class _Resolution:
             listed = node.args.get(clause)
             for each in [] if listed is None else listed.expressions:
                 place = each.this if isinstance(each, exp.Ordered) else each
-                if _is_position(place) and not 1 <= int(place.name) <= columns:
+                number = _position(place)
+                if number is not None and not 1 <= number <= columns:
                     raise self._error(
                         place,
-                        f"{clause.upper()} BY {place.name}: there is no such column of the result",
+                        f"{clause.upper()} BY {number}: there is no such column of the result",
                         f"it has {how_many(columns, 'column')}",
                         code="unknown_column",
                     )
@@ -193,8 +194,8 @@ class _Resolution:
             means = each
             if isinstance(each, exp.Column) and not (each.table or scope.with_column(each.name)):
                 means = named.get(each.name.lower(), each)
-            elif _is_position(each):
-                means = dict(enumerate(node.expressions, 1)).get(int(each.name), each)
+            else:
+                means = dict(enumerate(node.expressions, 1)).get(_position(each), each)
             call = next(calls_of_many(means), None)
             if call is not None:
                 raise self._error(
@@ -318,8 +319,14 @@ class _Resolution:
         return Relation(columns, reads)
 
 
-def _is_position(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+def _position(node: exp.Expr) -> int | None:
+    """The number of a column: 2, also in brackets, and also -2, of which there is none."""
+    sign = 1
+    while isinstance(node, (exp.Paren, exp.Neg)):
+        sign, node = -sign if isinstance(node, exp.Neg) else sign, node.this
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        return sign * int(node.name)
+    return None
 
 
 def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:

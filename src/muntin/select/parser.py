@@ -70,7 +70,7 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except (TokenError, RecursionError):
         raise SelectError("this is not a SELECT statement", text=text) from None
-    tokens = _one_statement(text, tokens)
+    tokens = _one_statement(text, _with_points(tokens))
     _check_shape(text, tokens, limits)
     return tokens
 
@@ -150,6 +150,19 @@ def _bad_character(text: str, position: int) -> SelectError:
     return problem_at(text, Span(position, 1), message, remedy, "character")
 
 
+def _with_points(tokens: list[Token]) -> list[Token]:
+    """.25 as one number, which is two tokens of sqlglot's."""
+    joined: list[Token] = []
+    for token in tokens:
+        last = joined[-1] if joined and token.token_type is TokenType.NUMBER else token
+        if last.token_type is TokenType.DOT and last.end + 1 == token.start:
+            joined.pop()
+            number = f"0.{token.text}"
+            token = Token(TokenType.NUMBER, number, last.line, last.col, last.start, token.end)
+        joined.append(token)
+    return joined
+
+
 def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
     """Without a final semicolon; refuses a second statement."""
     first = next((i for i, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON), None)
@@ -211,6 +224,7 @@ _BASE: Any = DuckDB.Parser  # type: ignore[attr-defined]
 
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9.]+\s*", re.ASCII)
+_AFTER_OPERANDS = {TokenType.DPIPE, TokenType.DCOLON, *_BASE.TERM, *_BASE.FACTOR, *_BASE.EXPONENT}
 
 
 class _SyntaxAtError(ParseError):
@@ -283,6 +297,33 @@ class _Parser(_BASE):
         found.set("this", first.this)
         first.set("this", found)
         return outer
+
+    _operand: Any = None
+
+    def _parse_range(self, *given: Any, **named: Any) -> Any:
+        """x IS NULL || y, x IN (1, 2)::INT: what ends in a word or a bracket is the first operand
+        of what follows. sqlglot ends there, or takes the NOT before it for that operand."""
+        found = super()._parse_range(*given, **named)
+        while found is not None and self._curr.token_type in _AFTER_OPERANDS:
+            self._operand = exp.Paren(this=found)
+            found = super()._parse_range(self._parse_bitwise())
+        return found
+
+    def _parse_unary(self) -> Any:
+        operand, self._operand = self._operand, None
+        return super()._parse_unary() if operand is None else self._parse_column_ops(operand)
+
+    def _parse_is(self, this: Any) -> Any:
+        start = self._index
+        negated = self._match(TokenType.NOT)
+        if self._curr.token_type is TokenType.DISTINCT:
+            self._retreat(start)
+            return super()._parse_is(this)
+        constant = self._parse_null() or self._parse_boolean()
+        if constant is None:
+            self.raise_error("After IS stands NULL, TRUE, FALSE or DISTINCT FROM")
+        found = self.expression(exp.Is(this=this, expression=constant))
+        return self.expression(exp.Not(this=found)) if negated else found
 
     def raise_error(self, message: str, token: Any = None) -> NoReturn:
         raise _SyntaxAtError(message, token or self._curr or self._prev)

@@ -32,6 +32,8 @@ _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT"
         1186: "INTERVAL"}  # fmt: skip
 
 _DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
+_CLOCK = re.compile(r"(-?)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+"""In a length of time: psycopg writes 1 day, 2:00:00, FOR LAST takes units alone."""
 _CASTS = {word: kind.oid for kind in reversed(TYPES) if kind is not BYTEA
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
 _CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
@@ -268,7 +270,8 @@ def _in_text(text: str, oid: int) -> str:
     if oid == 1083:
         return _time_of_day(time.fromisoformat(text.strip()).replace(tzinfo=None))
     if oid == 1186:
-        return f"INTERVAL {text_literal(text.replace(',', ''))}"  # psycopg's 1 day, 2:00:00
+        parts = _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
+        return f"INTERVAL {text_literal(parts)}"
     if oid == 17:
         raise _no_bytes()
     return text_literal(text)
