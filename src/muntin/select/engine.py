@@ -385,7 +385,8 @@ _LIMITS = {
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
 _COLUMN = re.compile(r"source column (\w+)")
 _OWN_NAME = re.compile(r'"?\bt\d+\b"?\.')
-_PATTERN = re.compile(r"(!?)~~(\*?)\(")
+# as DuckDB calls it, and as `matching` writes it
+_LIKE = re.compile(r"!?~~(\*?)\(|regexp_full_match\((?=[^,]*, STRING, STRING\))")
 _TIMES = ("date", "timestamp", "time field", "interval")
 _ARITHMETIC = ("overflow", "out of range")
 
@@ -395,7 +396,7 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     if error.kind in _LIMITS:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
-    message = re.sub(r"^[A-Z][A-Za-z ]* Error: ", "", str(error))
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: |_LITERAL\b", "", str(error))
     lower = message.lower()
     code, remedy = "type", ""
     if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
@@ -410,8 +411,9 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]
     elif "no function matches" in lower:
-        message = message.split(". You might")[0].replace("_LITERAL", "")
-        message = _PATTERN.sub(lambda m: "NOT " * bool(m[1]) + "I" * bool(m[2]) + "LIKE(", message)
+        message = message.split(". You might")[0]
+        if "regexp_" not in plan.text.lower():
+            message = _LIKE.sub(lambda found: "ILIKE(" if found[1] else "LIKE(", message)
         remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
     place = _place(message, plan)
     return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)

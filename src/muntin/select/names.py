@@ -195,7 +195,7 @@ class _Resolution:
             if isinstance(each, exp.Column) and not (each.table or scope.with_column(each.name)):
                 means = named.get(each.name.lower(), each)
             else:
-                means = dict(enumerate(node.expressions, 1)).get(_position(each), each)
+                means = dict(enumerate(node.expressions, 1)).get(_position(each) or 0, each)
             call = next(calls_of_many(means), None)
             if call is not None:
                 raise self._error(
