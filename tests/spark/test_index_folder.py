@@ -180,6 +180,17 @@ def test_who_asks_while_another_thread_appends_is_answered(tmp_path, monkeypatch
     assert are_there(index, texts("b"))
 
 
+def test_what_is_warmed_is_what_is_there(tmp_path):
+    index = made(tmp_path / "index", texts("a"))
+    asked = IndexReader.open(tmp_path / "index")
+    with_more(index, texts("b"))
+    asked.warm()
+    assert asked.manifest == index.manifest
+    for name in asked.manifest.names():
+        (tmp_path / "index" / name).unlink()
+    assert are_there(asked, texts("b"))
+
+
 @pytest.mark.parametrize("partitions", [2, 64])
 def test_a_question_is_answered_of_one_index(tmp_path, monkeypatch, partitions):
     """Another thread refreshes the reader to one that was built over it, of other partitions."""

@@ -21,7 +21,7 @@ from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.plan import IndexPlan, new_digest
 from muntin.spark.index.reader import IndexReader
-from muntin.spark.index.runs import run_folder
+from muntin.spark.index.runs import remove_left, run_folder
 from muntin.storage import _Objects, place_of
 from muntin.summaries.order_maps import IntegerRange
 from tests.pipeline.support import content, run
@@ -117,6 +117,32 @@ def test_an_index_is_the_same_there(store, tmp_path):
         IndexReader.open("s3a://bucket/none")
     with pytest.raises(SourceError, match=r"s3a://nobody/none\S* cannot be|holds no index"):
         IndexReader.open("s3a://nobody/none")
+
+
+def test_what_killed_writers_left_goes_when_it_is_old(store):
+    url = "s3a://bucket/left"
+    manifest, _ = build(url)
+    place, _ = place_of(url)
+    for name in ("part-00003-2-0123456789abcdef.mntn", ".runs-x/y.u64", "digest-2-x", "another"):
+        place.write(f"{url}/{name}", b"x", lasting=False)
+    before = set(place.listed(url))
+    remove_left(url, manifest.names())
+    assert set(place.listed(url)) == before
+    remove_left(url, manifest.names(), age_us=-10_000_000)
+    assert len(before - set(place.listed(url))) == 2
+    assert IndexReader.open(url).contains(["page/1"])["present"].to_pylist() == [True]
+
+
+@pytest.mark.parametrize("problem", [PermissionError("Forbidden"), OSError("SlowDown")])
+def test_a_store_that_takes_nothing_is_told_as_that(store, monkeypatch, problem):
+    def refuses(*_, **__):
+        raise problem
+
+    files = place_of("s3a://bucket/index")[0].files
+    monkeypatch.setattr(type(files), "open", refuses)
+    monkeypatch.setattr(type(files), "pipe_file", refuses)
+    with pytest.raises(SourceError, match=rf"cannot be written \({problem}\)$"):
+        build("s3a://bucket/refused")
 
 
 def fails(*_):

@@ -37,7 +37,7 @@ from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
 from muntin.spark.session import own_python
-from muntin.storage import full_name, is_elsewhere, place_of
+from muntin.storage import full_name, place_of
 from muntin.summaries.checks import integer_in
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
@@ -158,9 +158,8 @@ class FingerprintIndex(IndexReader):
             made = cls(source.spark, folder, manifest, digest, [], is_temporary=path is None)
             if newest and not overwrite:
                 raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
-            if not is_elsewhere(folder):
-                remove_left(folder)
             old = Manifest.names_in(folder)
+            remove_left(folder, old)
             made._add(source, {}, progress, "building")
             made._delete(old)
         return made
@@ -262,9 +261,7 @@ class FingerprintIndex(IndexReader):
         """
         with changing(self._folder):
             self.refresh()
-            if not is_elsewhere(self._folder):  # there, others may be writing at the same time
-                remove_left(self._folder)
-                self._delete(Manifest.names_in(self._folder))
+            remove_left(self._folder, self.manifest.names())
             if batch_id is not None and batch_id <= self.manifest.batches.get(stream, -1):
                 return False
             source = source_of(df, self.manifest.key, self.manifest.rank, self._spark)

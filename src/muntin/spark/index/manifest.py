@@ -22,7 +22,7 @@ from muntin.summaries.dynamic_bloom import ItemType
 FORMAT = 1
 MANIFESTS = "manifests"
 PARTITIONS_MAX = 1 << 16
-_NAME = re.compile(r"(part-\d{5}|digest)-\d+-[0-9a-f]{16}\.mntn")
+FILE_NAME = re.compile(r"(part-\d{5}|digest)-\d+-[0-9a-f]{16}\.mntn")
 _REVISION = re.compile(r"\d{10}\.json")
 
 
@@ -114,7 +114,7 @@ class Manifest:
     @staticmethod
     def names_in(folder: str) -> set[str]:
         """Files of an index that lie in a folder, also such as were not written to their end."""
-        return {name for name in _sizes(folder) if _NAME.match(name)}
+        return {name for name in _sizes(folder) if FILE_NAME.match(name)}
 
     @staticmethod
     def newest(folder: str) -> int:
@@ -170,7 +170,7 @@ class Manifest:
             raise CorruptSummary(f"{path} is damaged: {problem}") from None
         if made.item_type not in get_args(ItemType):
             raise CorruptSummary(f"{path} is damaged: keys of type {made.item_type!r:.50}")
-        if any(not _NAME.fullmatch(str(name)) for name in made.names()):
+        if any(not FILE_NAME.fullmatch(str(name)) for name in made.names()):
             raise CorruptSummary(f"{path} names a file that is none of an index")
         if any(
             type(getattr(file, one.name)) is not (float if "rate" in one.name else int)

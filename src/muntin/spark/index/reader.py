@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.static_filter import to_partitions
 from muntin.summaries.weighted_view import check_fractions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -173,18 +175,25 @@ class IndexReader:
 
     def _asked(self, keys: Any, ask: Ask) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
         """The keys, the partition of each, and what `_found` says of them."""
+
+        def asked(now: Revision) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+            array, hashes = self._hashed(keys, now.manifest)
+            found = _found(now, hashes, ask)
+            return array, to_partitions(hashes, now.manifest.partitions), *found
+
+        return self._of_revision(asked)
+
+    def _of_revision(self, answer: Callable[[Revision], T]) -> T:
+        """The answer of what is open; where files of that are gone, of what there is now."""
         while True:
             now = self._now
-            array, hashes = self._hashed(keys, now.manifest)
             try:
-                found = _found(now, hashes, ask)
-            except SourceError:  # is there a newer revision, which has other files?
+                return answer(now)
+            except SourceError:
                 with suppress(SourceError):
                     self.refresh()
                 if self._now is now:
                     raise
-                continue
-            return array, to_partitions(hashes, now.manifest.partitions), *found
 
     def _ask(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
         return ask_here(self._folder, names, groups)
@@ -223,8 +232,7 @@ class IndexReader:
 
     def warm(self) -> None:
         """Map and check all files now, not when they are first asked."""
-        for name in self._now.names.values():
-            opened(f"{self._folder}/{name}")
+        self._of_revision(lambda now: [opened(f"{self._folder}/{n}") for n in now.names.values()])
 
     def _ranked(self) -> DyadicQDigest:
         digest = self.digest

@@ -11,19 +11,22 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from muntin.errors import SourceError
-from muntin.storage import path_of, place_of
+from muntin.spark.index.manifest import FILE_NAME
+from muntin.storage import is_elsewhere, place_of
 from muntin.summaries.kernels.placement import place
 from muntin.summaries.static_filter import to_partitions
+from muntin.times import now_us
 
 CHUNK_KEYS = 1 << 20  # hashes that are placed at once: 8 MiB, which a core's cache nearly holds
 _PREFIX = ".runs-"
+LEFT_AGE_US = 7 * 86_400_000_000  # a week: longer than any build takes
 
 
 class RunWriter:
@@ -145,10 +148,7 @@ def whole(path: str) -> bytes:
 
 
 def _missing(path: str) -> SourceError:
-    return SourceError(
-        f"{path} is missing, which another task has written: the folder of an index must be "
-        "the same one for all workers, or a URL such as s3a://bucket/index"
-    )
+    return SourceError(f"{path} is missing, which another task has written{_same_folder(path)}")
 
 
 def _cut(path: str, size: int) -> SourceError:
@@ -156,9 +156,16 @@ def _cut(path: str, size: int) -> SourceError:
 
 
 def _not_written(path: str, problem: OSError) -> SourceError:
-    return SourceError(
-        f"{path} cannot be written ({problem}): the folder of an index must be the same one for "
-        "all workers, or a URL such as s3a://bucket/index"
+    why = _same_folder(path) if isinstance(problem, FileNotFoundError) else ""
+    return SourceError(f"{path} cannot be written ({problem}){why}")
+
+
+def _same_folder(path: str) -> str:
+    if is_elsewhere(path):
+        return ""
+    return (
+        ": the folder of an index must be the same one for all workers, or a URL such as "
+        "s3a://bucket/index"
     )
 
 
@@ -173,7 +180,18 @@ def run_folder(folder: str) -> Iterator[str]:
         where.delete_folder(made)
 
 
-def remove_left(folder: str) -> None:
-    """Remove the runs of builds whose drivers were killed, in a folder of this machine."""
-    for left in Path(path_of(folder)).glob(f"{_PREFIX}*"):
-        shutil.rmtree(left, ignore_errors=True)
+def remove_left(folder: str, named: Iterable[str], age_us: int = LEFT_AGE_US) -> None:
+    """Remove what writers that were killed have left: runs, and files that no manifest names. At a
+    URL, where others may be writing at the same time, what is old."""
+    place, path = place_of(folder)
+    before = now_us() - age_us if is_elsewhere(folder) else None
+    kept = set(named)
+    with suppress(OSError):  # the next one removes it
+        for full in place.listed(path):
+            name = full[len(path) + 1 :]
+            is_left = name.startswith(_PREFIX) or (FILE_NAME.match(name) and name not in kept)
+            if is_left and (before is None or place.written(full) < before):
+                place.delete(full)
+    if before is None:
+        for left in Path(path).glob(f"{_PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
