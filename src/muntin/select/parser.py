@@ -376,7 +376,8 @@ def _normal(tree: exp.Expr) -> exp.Expr:
         if isinstance(each.parent, exp.Predicate | exp.Binary | exp.Cast) and not isinstance(
             each.parent, exp.Connector
         ):
-            each.replace(exp.Paren(this=each.copy()))
+            each.replace(brackets := exp.Paren())
+            brackets.set("this", each)  # itself: there may be others in it
     for rows in tree.find_all(exp.Limit, exp.Offset):
         rows.set("expression", rows.expression.unnest())
     for like in list(tree.find_all(exp.Like, exp.ILike)):
