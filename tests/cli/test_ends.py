@@ -18,6 +18,7 @@ import pytest
 import muntin
 from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
+from muntin.spark.failures import unless_java_is_gone
 
 pytestmark = [
     pytest.mark.spark,
@@ -210,6 +211,13 @@ def test_the_second_signal_does_not_wait(tmp_path):
     assert gone(run), run.left()
 
 
+def test_what_java_has_stopped_need_not_be_stopped():
+    with unless_java_is_gone():
+        raise RuntimeError("o1.stop: Cannot call methods on a stopped SparkContext.")
+    with pytest.raises(RuntimeError), unless_java_is_gone():
+        raise RuntimeError("another")
+
+
 def test_java_ends_first(tmp_path):
     """Killed, as where memory is short; then by the signal that all processes get at a service's
     end, which is an end in order. Each time the next run goes on."""
@@ -221,6 +229,7 @@ def test_java_ends_first(tmp_path):
     code, _, err = run.ended()
     assert (code, err.splitlines()[-1]) == (1, f"error: {status(tmp_path)['reason']}")
     assert "Spark's process of Java has ended" in err
+    assert "EOFError" not in err
     assert status(tmp_path)["state"] == "failed"
     run = Run(tmp_path)
     run.wait_for_batches(batches(tmp_path) + 2)

@@ -13,7 +13,7 @@ import pytest
 import muntin
 from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
-from muntin.spark.connector import Jar, pinned_jars, with_connector
+from muntin.spark.connector import Jar, is_to_be_fetched, pinned_jars, with_connector
 from muntin.spark.failures import worker_error
 from muntin.spark.kafka import Missed, check_ids, columns_of, lag_of
 from muntin.spec import Pipeline
@@ -86,6 +86,12 @@ def test_a_connector_that_is_named_is_left_alone(no_jars):
     assert with_connector(pipeline(spark=named)) == named | {limit: str(64 << 20)}
     named[limit] = "1000000"
     assert with_connector(pipeline(spark=named)) == named
+
+
+def test_a_server_of_spark_connect_has_its_own_jars(no_jars, monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
+    assert "spark.jars" not in with_connector(pipeline())
+    assert not is_to_be_fetched(pipeline())
 
 
 def test_secrets_are_not_in_the_spec_that_readers_see():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muntin.errors import SourceError
+from muntin.spark.session import is_elsewhere
 from muntin.spark.settings import said_outside
 from muntin.spec import Pipeline
 
@@ -78,6 +79,8 @@ def with_connector(pipeline: Pipeline) -> dict[str, str]:
         return settings
     if BATCH_BYTES not in said_outside():
         settings.setdefault(BATCH_BYTES, str(64 << 20))
+    if is_elsewhere():
+        return settings  # a server of Spark Connect was started with its jars
     if source.jars is not None:
         jars = _in_folder(Path(source.jars))
     elif is_named(CONNECTOR, settings):
@@ -99,6 +102,8 @@ def is_to_be_fetched(pipeline: Pipeline) -> bool:
     """
     source = pipeline.source
     if source is None or source.format != "kafka":
+        return False
+    if is_elsewhere():
         return False
     if source.jars is not None:
         _in_folder(Path(source.jars))

@@ -47,6 +47,7 @@ _JAVA_GONE = (
     "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
     "tells, or what it wrote above). What was committed stays; start again to go on from there"
 )
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -91,11 +92,11 @@ def is_java_gone(problem: Exception) -> bool:
 
 @contextmanager
 def unless_java_is_gone() -> Iterator[None]:
-    """For calls that let go of what Java has: it has none of it any more."""
+    """For calls that let go of what Java has: it has none of it any more, or is letting go."""
     try:
         yield
     except Exception as problem:
-        if not is_java_gone(problem):
+        if not is_java_gone(problem) and _STOPPED not in str(problem):
             raise
 
 

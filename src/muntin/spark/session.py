@@ -69,7 +69,20 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
         raise SourceError(f"Spark does not start: {reason(problem)}") from None
     if is_classic(started):
         _ours.add(started.sparkContext.applicationId)
+        _say_once_that_java_ended(started)
     return started
+
+
+def _say_once_that_java_ended(spark: SparkSession) -> None:
+    """We say it in a line; PySpark's server of accumulators would print 20 of its own."""
+    server: Any = spark.sparkContext._accumulatorServer  # pyright: ignore
+    usual = server.handle_error
+
+    def handle_error(*given: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            usual(*given)
+
+    server.handle_error = handle_error
 
 
 def check_startable() -> None:
