@@ -27,6 +27,8 @@ def spec():
             "orders": {"keys": ["driver", ["driver", "area"]], "indicators": ["served", "fare"]},
             "fares": {"kind": "quantiles", "value": "fare", "by": "area"},
             "drivers": {"kind": "distinct", "item": "driver", "by": "area"},
+            "waits": {"kind": "quantiles", "value": "wait", "by": "area", "accuracy": "tail"},
+            "meters": {"keys": ["area"], "indicators": {"wait": "float64"}},
         },
         queries={},
     )
@@ -49,6 +51,7 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent():
                         "area": pa.array([f"area {n}" for n in rng.integers(0, 12, count)]),
                         "served": pa.array(rng.integers(0, 1_000, count)),
                         "fare": pa.array((rng.gamma(2, 200, count)).astype(np.int64)),
+                        "wait": pa.array(rng.lognormal(2, 1, count)),
                     }
                 )
             ]
@@ -56,7 +59,7 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent():
     ledger = temporary()
     with run(spec(), batches, ledger), ledger.snapshot() as view:
         held = {name: size for name, (_, size, _, _) in view.sizes().items()}
-    said = capacity(spec(), RATE, {"driver": 500, "area": 12}, MINUTES * 60 * SECOND)
+    said = capacity(spec(), RATE, {"driver": 500, "area": 12, "fare": 1_000}, MINUTES * 60 * SECOND)
     for name, nbytes in held.items():
         expected = sum(line.nbytes for line in said.lines if line.summary == name)
         assert 0.7 < expected / nbytes < 1.3, (name, expected, nbytes)

@@ -1,7 +1,8 @@
 """How many bytes and cores a pipeline will take: a few of its panes are made, and counted up.
 
-Events are drawn at random: each text column has so many different values, all as frequent, numbers
-are whole from 0 to 1000. Data that repeat compress better, and data that do not, worse.
+Events are drawn at random: each text column has so many different values, all as frequent; whole
+numbers are from 0 to 1000, floats all different. Data that repeat compress better, and data that do
+not, worse.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
     """What a pipeline takes once it has run for as long as it keeps anything.
 
     `rate`: events a second.
-    `keys`: column -> how many different values it has; 1,000 where it is not there.
+    `keys`: column -> how many different values it has; where it is not there 1,000, but of floats
+      no two alike.
     `kept_us`: microseconds for which panes and rollups are kept that the retention does not name.
     """
     rng = np.random.default_rng(0)
@@ -116,20 +118,28 @@ def _drawn(
 def _batch(
     spec: SummarySpec, events: int, keys: Mapping[str, int], rng: np.random.Generator
 ) -> pa.RecordBatch:
-    texts = set(spec.text_columns())
+    texts, floats = set(spec.text_columns()), set(_floats(spec))
     columns: dict[str, pa.Array] = {}
     for name in spec.columns():
-        if name not in texts:
-            columns[name] = pa.array(rng.integers(0, VALUES, events))
-            continue
         many = keys.get(name, VALUES)
+        if name in floats and name not in keys:
+            columns[name] = pa.array(rng.random(events) * VALUES)
+            continue
+        if name not in texts:
+            columns[name] = pa.array(rng.integers(0, many, events))
+            continue
         names = pa.array([f"{name}-{n}" for n in range(many)])
         columns[name] = names.take(pa.array(rng.integers(0, many, events)))
     return pa.record_batch(columns)
 
 
-def missing(pipeline: Pipeline, keys: Mapping[str, int]) -> Sequence[str]:
-    """Text columns whose number of values nobody has given."""
+def missing(pipeline: Pipeline, keys: Mapping[str, int]) -> tuple[Sequence[str], Sequence[str]]:
+    """Columns of text, and of floats, whose number of values nobody has given."""
     specs = [spec for spec in pipeline.summaries.values() if isinstance(spec, SegmentSpec)]
     texts = dict.fromkeys(name for spec in specs for name in spec.text_columns())
-    return [name for name in texts if name not in keys]
+    floats = dict.fromkeys(name for spec in specs for name in _floats(spec))
+    return [n for n in texts if n not in keys], [n for n in floats if n not in keys]
+
+
+def _floats(spec: SummarySpec) -> Sequence[str]:
+    return spec.float_columns() if getattr(spec, "type", None) != "int64" else ()

@@ -13,7 +13,11 @@ def register(app: typer.Typer) -> None:
         pipeline: Path = typer.Argument(help="The pipeline file."),
         rate: float = typer.Option(..., "--rate", "-r", min=0.001, help="Events a second."),
         keys: list[str] = typer.Option(
-            [], "--keys", "-k", help="Different values of a column, e.g. user=200000; else 1000."
+            [],
+            "--keys",
+            "-k",
+            help="Different values of a column, e.g. user=200000; else 1000, "
+            "but of floats no two alike.",
         ),
         keep: str = typer.Option(
             "30 days", help="How long things are kept that `retention` does not name."
@@ -47,9 +51,11 @@ def register(app: typer.Typer) -> None:
         for name, nbytes in found.window_bytes.items():
             typer.echo(f"memory:  a window of {name} {_size(nbytes)}; as much again to merge it")
         typer.echo(f"cores:   {found.fold_seconds:.3g} to fold, beside what Spark takes to read")
-        guessed = missing(spec, given)
-        if guessed:
-            typer.echo(f"1,000 different values were taken for: {', '.join(guessed)}")
+        texts, floats = missing(spec, given)
+        if texts:
+            typer.echo(f"1,000 different values were taken for: {', '.join(texts)}")
+        if floats:
+            typer.echo(f"no two values alike were taken for: {', '.join(floats)}")
 
 
 def duration_of(option: str, text: str) -> int:
