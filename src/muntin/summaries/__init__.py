@@ -1,5 +1,8 @@
 """The data structures. NumPy state and Numba kernels; no Spark, no I/O, no clock, no globals.
 
+A summary is for one thread at a time: kernels run without Python's lock, so that updates of one
+by two threads at once lose events, or end the process.
+
 Names are imported when they are first asked for, so that one summary does not load the kernels
 of all.
 """

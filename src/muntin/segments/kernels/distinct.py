@@ -38,7 +38,7 @@ def _emit(scratch, filled, dense, entries, registers):
     used = 0
     for slot in range(m):
         used += scratch[slot] > 0
-    if ENTRY_BYTES * used < m:
+    if ENTRY_BYTES * used < m:  # few again, as equal items were many: bytes depend on items alone
         for slot in range(m):
             if scratch[slot]:
                 entries[filled] = (slot << VALUE_BITS) | scratch[slot]
@@ -59,7 +59,7 @@ def _unique(entries, first, filled, n):
         if entries[i] < entries[i - 1]:
             sort_keys(entries[first : first + n])
             break
-    for i in range(first, first + n):
+    for i in range(first, first + n):  # the value is in the low bits: a slot's last is its largest
         if i + 1 < first + n and entries[i] >> VALUE_BITS == entries[i + 1] >> VALUE_BITS:
             continue
         entries[filled] = entries[i]

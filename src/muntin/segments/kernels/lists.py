@@ -59,7 +59,7 @@ def lay_out(sizes, least, most, starts):
     at = 0
     starts[0] = 0
     for i in range(sizes.shape[0]):
-        if sizes[i] < least or sizes[i] > most - at:
+        if sizes[i] < least or sizes[i] > most - at:  # at + size might wrap
             return False
         at += sizes[i]
         starts[i + 1] = at

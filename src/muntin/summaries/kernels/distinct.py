@@ -19,7 +19,7 @@ from muntin.summaries.kernels.memory import load_u64
 C1 = np.uint64(0x87C37B91114253D5)
 C2 = np.uint64(0x4CF5AD432745937F)
 SEED = np.uint64(9001)  # DataSketches' default update seed
-VALUE_MAX = 63
+VALUE_MAX = 63  # of the six bits that DataSketches has for it
 _33 = np.uint64(33)
 
 

@@ -6,7 +6,8 @@ nothing to do with the XXH64 that orders a segment's rows, so rows that come in 
 pile up in one region of the table.
 
 Events go through in blocks: hash all and prefetch their slots, read the slots and prefetch what
-they point to, then compare. The memory latencies of a block overlap.
+they point to, then compare. The memory latencies of a block overlap. A value that is not found so
+is looked up once more before it is appended: an earlier one of the block may have been the same.
 
 Every `number_*` returns early, with the position it came to, where the next block might not fit:
 the caller makes space and calls again. `state` is int64[2]: values numbered, and the number of

@@ -46,7 +46,7 @@ def _avalanche(h):
     return h
 
 
-@kernel(inline="never")
+@inlined()
 def _stripes(data, at, end, seed):
     """Of at least 32 bytes, those in whole stripes."""
     v1 = seed + PRIME_1 + PRIME_2

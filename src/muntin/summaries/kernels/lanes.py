@@ -145,7 +145,7 @@ def pick_lane(typingctx, numbers, offset, tick, gap, patience):
         proven = builder.icmp_signed("<", marks, _all(_I32, 0))
         halvings = builder.select(proven, _splat(builder, patience), _all(_I32, 0))
         score = builder.lshr(silent, halvings)
-        score = builder.or_(score, _all(_I32, 1))
+        score = builder.or_(score, _all(_I32, 1))  # halved to 0 it would count as inside a batch
         idle = builder.icmp_unsigned(">", silent, _splat(builder, gap))
         score = builder.select(idle, score, _all(_I32, 0))
         free = builder.icmp_unsigned("==", marks, _all(_I32, 0))

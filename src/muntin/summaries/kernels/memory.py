@@ -1,4 +1,4 @@
-"""Unaligned loads, hardware prefetch and bit rotation: what Numba does not offer by itself."""
+"""Unaligned loads, copies of bytes and hardware prefetch: what Numba does not offer by itself."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BLOCK_SHIFT_MAX = 20
 def shift_of(blocks, halves):
     """Logarithm of the size of blocks that add so much variance."""
     bits = 0
-    whole = np.int64(min(blocks, 1e18))
+    whole = np.int64(min(blocks, 1e18))  # a float beyond int64 is no certain integer
     while whole > 0:
         whole >>= 1
         bits += 1

@@ -28,6 +28,7 @@ def surviving(weights, stamps, edge, survivors, total, out):
         if stamps[i] >= edge:
             inside += weights[i]
     expired = total - survivors
+    # Where the sample of stamps shows none inside, though some are, all items share them.
     scale = survivors / inside if inside > 0 else survivors / total
     whole = 0
     kept = 0
