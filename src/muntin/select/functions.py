@@ -24,6 +24,7 @@ from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
+from muntin.select.syntax import Value, show_argument
 from muntin.select.values import conformed
 
 Argument = str | int | float | bool | None
@@ -163,13 +164,18 @@ def _with_parts(table: pa.Table, parts: tuple[str, ...]) -> pa.Table:
     return table
 
 
+def _said(value: Argument) -> str:
+    """NULL as NULL, not as Python's None."""
+    return show_argument(Value(value))
+
+
 def _numbers(what: str, low: float | None = None, high: float | None = None) -> Any:
     def parse(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
         if not arguments:
             raise ArgumentError(0, f"{what} is missing")
         for index, value in enumerate(arguments):
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ArgumentError(index, f"{value!r} is not a number", f"{what} is one")
+                raise ArgumentError(index, f"{_said(value)} is not a number", f"{what} is one")
             if (low is not None and value < low) or (high is not None and value > high):
                 raise ArgumentError(index, f"{value!r} is not between {low:g} and {high:g}")
         return tuple(arguments)
@@ -183,7 +189,9 @@ def _items(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     kinds = {str if isinstance(a, str) else int for a in arguments}
     for index, value in enumerate(arguments):
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ArgumentError(index, f"{value!r} is not an item", "items are texts or integers")
+            raise ArgumentError(
+                index, f"{_said(value)} is not an item", "items are texts or integers"
+            )
         if len(kinds) > 1 and isinstance(value, str) != isinstance(arguments[0], str):
             raise ArgumentError(index, "items are all texts or all integers")
     whole = [a for a in arguments if isinstance(a, int)]
@@ -198,7 +206,7 @@ def _number_of_rows(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
         return (ROWS,)
     value = arguments[0]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= K_MAX:
-        raise ArgumentError(0, f"{value!r} is not a number of rows from 1 to {K_MAX:,}")
+        raise ArgumentError(0, f"{_said(value)} is not a number of rows from 1 to {K_MAX:,}")
     if len(arguments) > 1:
         raise ArgumentError(1, "there is one argument after the summary")
     return (value,)
