@@ -89,7 +89,9 @@ BY_HAND = {
     ],
     "SELECT DISTINCT .25, -.5, 1+.5e1 FROM orders": [[0.25, -0.5, 6.0]],
     "SELECT 3 NOT IN (1, 3) || 'x', 3 IN (3)::INT + 1 * 2, "
-    "true NOT IN (false, 2 NOT IN (3) = false) = true": [["falsex", 3, True]],
+    "true NOT IN (false, 2 NOT IN (3) = false) = true, NULL IS NULL::INT - 1 - 1": [
+        ["falsex", 3, True, -1]
+    ],
     "SELECT interval - 1, interval * 2, INTERVAL 1 DAY + '2026-01-01'::TIMESTAMP "
     "FROM (SELECT 3 AS interval) a ORDER BY interval DESC": [[2, 6, "2026-01-02T00:00:00Z"]],
     "SELECT INTERVAL '1 day 02:30:00', INTERVAL '-1.5 hours', INTERVAL '2' DAY, INTERVAL 3 DAYS": [
