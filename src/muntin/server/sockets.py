@@ -279,7 +279,8 @@ class GuardedHttp(H11Protocol):
         _narrow(self.transport)
 
     def abort(self) -> None:
-        """Cut the connection, whatever is still to be written."""
+        """Cut the connection, whatever is still to be written; nothing more is."""
+        self.cycle.disconnected = True  # uvicorn hears of it later, and logs an error until then
         connected = self.transport.get_extra_info("socket")
         with contextlib.suppress(OSError):  # else the kernel goes on trying to send what it has
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
