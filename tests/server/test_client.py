@@ -57,6 +57,13 @@ def test_errors_point_at_the_place(remote):
         remote.subscribe("SELECT drivr FROM orders(driver)")
 
 
+@pytest.mark.parametrize("statement", [5, b"SELECT 1"])
+def test_a_statement_is_text(remote, statement):
+    for ask in (remote.sql, remote.subscribe):
+        with pytest.raises(SelectError, match="a statement is text, not"):
+            ask(statement)
+
+
 def test_names_windows_state_commands(remote):
     assert remote.summaries()["summaries"][0]["name"] == "orders"
     assert remote.windows("orders")[0]["reason"] == "full"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.client.answers import ServerError, Update, refusal
 from muntin.client.subscription import Backoff, Subscription
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, SelectError
 from muntin.select.result import Result
 
 __all__ = [
@@ -77,7 +77,7 @@ class Client:
         ServerError
             The server refused, or cannot be reached.
         """
-        body = self._ask("/query", {"select": statement}, statement, accept=ARROW)
+        body = self._ask("/query", {"select": _text(statement)}, statement, accept=ARROW)
         table = pa.ipc.open_stream(body).read_all()
         about = json.loads((table.schema.metadata or {}).get(b"muntin", b"{}"))
         return Result.of(table.replace_schema_metadata(None), about)
@@ -131,7 +131,7 @@ class Client:
         """
         if bool(statement) == bool(query):
             raise BadArgument("give subscribe a statement, or query=NAME of a standing query")
-        topic = {"select": statement} if statement else {"query": query}
+        topic = {"select": _text(statement)} if statement else {"query": query}
         wanted = {"type": "subscribe", "id": "s", "on": on, **topic}
         address = "ws" + self.url.removeprefix("http") + "/live"
         return Subscription(address, self._headers, wanted, after, reconnect, self._timeout)
@@ -202,3 +202,9 @@ def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> C
     ...     print(update.window["start"], update.result)
     """
     return Client(url, token, timeout=timeout)
+
+
+def _text(statement: str) -> str:
+    if not isinstance(statement, str):
+        raise SelectError(f"a statement is text, not {type(statement).__name__}")
+    return statement
