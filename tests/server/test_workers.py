@@ -24,10 +24,10 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.server.answering import Asked
 from muntin.server.limits import ServerLimits
+from muntin.server.nursery import Nursery
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
 from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
-from muntin.server.workers import Nursery
 from tests.server.conftest import PATIENCE_SECONDS, until
 from tests.server.test_live import Live
 
