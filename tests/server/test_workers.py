@@ -182,7 +182,8 @@ def test_a_statement_beyond_its_time_is_ended_from_outside(feeder, ledger):
         refused = ask(http, heavy())
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "timeout")
         assert server.app.state.statements.runner.ended
-        assert ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").status_code == 200
+        # a busy machine may need longer for this one, too
+        until(lambda: ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").is_success)
 
 
 def test_a_statement_beyond_its_memory_is_ended_from_outside(feeder, ledger):
