@@ -485,7 +485,7 @@ def test_other_types_of_keys_and_numbers(spark, tmp_path):
     ("options", "message"),
     [
         ({"key": "nothing"}, "no column 'nothing'; columns: url, bytes"),
-        ({"rank": "url"}, "no rank"),
+        ({"rank": "url"}, "column 'url' is string, which has no rank"),
         ({"partitions": 0}, "partitions=0"),
         ({"fpp": 1.0}, "fpp=1.0"),
         ({"fpp": 0.0}, "fpp=0.0"),

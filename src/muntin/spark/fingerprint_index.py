@@ -146,8 +146,8 @@ class FingerprintIndex(IndexReader):
         _check_fraction("error", error)
         check_key(source.key_type, key)
         digest = None
-        if source.rank_type is not None:
-            digest = new_digest(error, domain or map_for(source.rank_type))
+        if rank is not None and source.rank_type is not None:
+            digest = new_digest(error, domain or map_for(rank, source.rank_type))
         folder = _folder_for(path)
         kind = item_type(source.key_type)
         with changing(folder):

@@ -228,15 +228,15 @@ def placed(domain: OrderMap, values: Any, inclusive: bool) -> tuple[np.ndarray, 
     return cells.view(np.int64), beyond
 
 
-def map_for(kind: pa.DataType) -> OrderMap:
-    """A map for a column of that type that needs no range: all but NaN, null and |x| >= 2**61."""
+def map_for(name: str, kind: pa.DataType) -> OrderMap:
+    """A map for a column that needs no range: all but NaN, null and |x| >= 2**61."""
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return FloatOrder()
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return TimestampRange(start=-(1 << 61), bits=62)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return IntegerRange(bits=62, start=-(1 << 61))
-    raise BadArgument(f"a column of type {kind} has no rank: use numbers, dates or timestamps")
+    raise BadArgument(f"column {name!r} is {kind}, which has no rank: use numbers, dates or times")
 
 
 def _as_uint64(value: int) -> np.uint64:
