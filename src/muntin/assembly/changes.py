@@ -17,7 +17,7 @@ from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.algebra import Algebra, merged_algebra
 from muntin.segments.codec import head_size, read_types
 from muntin.spec import AWAY, FORMER, Pipeline
-from muntin.times import duration_text
+from muntin.times import duration_text, instant_text
 
 PIECES_LOOKED_AT = 8  # at first
 LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
@@ -69,16 +69,32 @@ def _check_rollups(name: str, summary: SummarySpec, pipeline: Pipeline, ledger: 
         return
     layout = Layout(name, summary, pipeline.pane, pipeline.rungs)
     with pieces_of(ledger, SegmentCache(0)) as now:
+        left = now.extent(layout).rollups
         for reach in gone:
-            tiles = now.extent(layout).rollups.tiles(reach.start, reach.until)
-            left = [now.slices(layout, n, *run).count for n, *run in tiles if n is not None]
-            lost = now.slices(layout, reach.length, reach.start, reach.until).count - sum(left)
-            if lost:
+            # from where longer ones begin, so that their first slice is whole
+            begin = min([reach.start, *(start for start, _ in left.covered.values())])
+            tiles = left.tiles(begin, reach.until)
+            alone = [run for length, *run in tiles if length is None]
+            lost = sum(_held_alone(now, layout, reach.length, *run) for run in alone)
+            # longer ones that are still to be made would lack a part, even if no event was in it
+            lacking = any(
+                start >= until for start, _ in alone for _, until in left.covered.values()
+            )
+            if lost or lacking:
                 raise SpecError(
-                    f"rollups: nothing but those of {duration_text(reach.length)} holds {lost:,} "
-                    f"events of summaries.{name}, whose panes retention has dropped: leave that "
-                    "length in the list, or start over with --reset"
+                    f"rollups: nothing but those of {duration_text(reach.length)} holds "
+                    f"summaries.{name} from {instant_text(alone[0][0])} to "
+                    f"{instant_text(alone[-1][1])}, {lost:,} events: retention has dropped its "
+                    "panes; leave that length in the list, or start over with --reset"
                 )
+
+
+def _held_alone(now: Pieces, layout: Layout, length: int, start: int, end: int) -> int:
+    """Events of a time of which the slices that are left have nothing."""
+    span = start // length * length, -(-end // length) * length
+    tiles = now.extent(layout).rollups.tiles(*span)
+    left = sum(now.slices(layout, each, *run).count for each, *run in tiles if each is not None)
+    return now.slices(layout, length, *span).count - left
 
 
 def _check_fields(
