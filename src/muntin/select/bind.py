@@ -259,16 +259,17 @@ class Binder:
         info = named(name, self.summaries)
         if info is not None:
             return info
-        what = "no table function" if name.lower() in TABLE_FUNCTIONS else "no summary"
-        near = closest(name, TABLE_FUNCTIONS)
-        known = [*self.summaries, *([near] if near else [])]
-        remedy = did_you_mean(name, known, "summaries")
-        remedy = remedy or "there are none yet: its pipeline has not begun"
-        if name.lower() in TABLE_FUNCTIONS:
-            what, remedy = "no summary", TABLE_FUNCTIONS[name.lower()].usage
-        elif name.lower() in ("vector", "sketch"):
+        word = name.lower()
+        if word in TABLE_FUNCTIONS:
+            remedy = TABLE_FUNCTIONS[word].usage
+        elif word in ("vector", "sketch"):
             remedy = f"vectors are written {name} 3.1 (key 3, indicator 1) or {name} 3.*"
-        raise self._error(span, f"{what} '{name}'", remedy, code="unknown_name")
+        else:
+            near = closest(name, TABLE_FUNCTIONS)
+            known = [*self.summaries, *([near] if near else [])]
+            remedy = did_you_mean(name, known, "summaries")
+            remedy = remedy or "there are none yet: its pipeline has not begun"
+        raise self._error(span, f"no summary '{name}'", remedy, code="unknown_name")
 
 
 def _bound(
