@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import closing
@@ -32,13 +33,22 @@ from ledger_helpers import (
 )
 
 from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
-from muntin.ledger import ClosedWindow, Partial, Slices, State, TrendPoint, open_ledger
+from muntin.ledger import (
+    ClosedWindow,
+    Partial,
+    Rejected,
+    Slices,
+    State,
+    TrendPoint,
+    open_ledger,
+)
 from muntin.ledger.address import read_address
 from muntin.ledger.base import Ledger
 from muntin.ledger.copying import copy_ledger
 from muntin.ledger.shared import SharedLedger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.store import StoreAway
+from tests.disks import small_disk
 from tests.store_servers import KINDS, PASSWORD, PostgresServer, RedisServer, Server
 
 HERE = Path(__file__).parent
@@ -433,6 +443,31 @@ def test_a_full_server_is_named_and_loses_nothing(kind, request, tmp_path):
         more_space()
         assert commit(number)
         assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number + 1), 1)
+        ledger.close()
+
+
+def test_a_full_disk_of_the_copy_is_named_and_loses_nothing(server, request, tmp_path, monkeypatch):
+    url = server.url(schema=name_of(request))
+    with small_disk(tmp_path, "1m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        ledger = open_ledger(url)
+        (disk / "more").write_bytes(bytes(400_000))
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        told, number = "", 0
+        while not told:
+            kept = [Rejected("malformed", "", "", os.urandom(3_000))]
+            more = {"rejected": kept, "rejected_count": 1}
+            try:
+                writer.commit(batch(number, partial("s", 0, [number]), **more))
+                number += 1
+            except LedgerError as problem:
+                told = str(problem)
+        assert f"its copy on this machine, {disk}" in told
+        assert "the disk is full" in told
+        (disk / "more").unlink()
+        writer.commit(batch(number, partial("s", 0, [number]), **more))  # it may be there
+        assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number + 1), 1)
+        assert ledger.verify() == []
         ledger.close()
 
 

@@ -71,6 +71,10 @@ class Replica(SqliteFile):
     def place(self) -> str:
         return self.store.place
 
+    @property
+    def where(self) -> str:
+        return f"{self.place}, its copy on this machine, {self.path}"
+
     def prepare(self, *, create: bool) -> None:
         super().prepare(create=True)
         self._local = self.connect()

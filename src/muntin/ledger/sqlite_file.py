@@ -44,6 +44,11 @@ class SqliteFile:
         """What errors name."""
         return str(self.path)
 
+    @property
+    def where(self) -> str:
+        """What is told with an error of SQLite."""
+        return self.place
+
     def prepare(self, *, create: bool) -> None:
         """Check that the file is a ledger of this version; make it where there is none."""
         if sqlite3.sqlite_version_info < SQLITE_OLDEST:
@@ -198,7 +203,7 @@ class SqliteFile:
             of_sqlite = isinstance(problem, (sqlite3.Error, sqlite3.Warning))
             if not of_sqlite and not _of_ledger(problem):
                 raise  # what reads a state may fail on its own: a window then, not the ledger
-            raise LedgerError(f"{self.place}: {_remedy(problem, self.busy_seconds)}") from problem
+            raise LedgerError(f"{self.where}: {_remedy(problem, self.busy_seconds)}") from problem
 
 
 def checkpoint(connection: Tables) -> None:
