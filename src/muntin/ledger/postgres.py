@@ -37,6 +37,7 @@ IDLE_CONNECTIONS_MAX = 8
 POLL_SECONDS = 0.05  # where the server cannot notify: a standby
 DEAF_SECONDS = 10.0  # until it is asked again whether it does: it may have been promoted
 ROWS_AT_ONCE = 1_000
+PARAMETERS_MAX = 10_000  # the protocol ends at 65,535
 _TABLES = """
 CREATE TABLE {schema}.ledger (
     one integer PRIMARY KEY CHECK (one = 1),
@@ -57,6 +58,11 @@ CREATE TABLE {schema}.log (
 );
 ALTER TABLE {schema}.log ALTER keys SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
 """
+# A plan for what is given would be made with it: megabytes of payloads, copied several times.
+_SETTINGS = """
+SET default_transaction_isolation = 'read committed';
+SET plan_cache_mode = force_generic_plan
+"""
 _APPEND = """
 WITH moved AS (
     UPDATE {schema}.ledger SET number = number + 1, token = %(newer)s
@@ -71,8 +77,7 @@ WITH moved AS (
     WHERE rows.key = given.key AND given.body IS NULL
 ), brought AS (
     INSERT INTO {schema}.payloads (piece, body)
-    SELECT piece, body FROM unnest(%(pieces)s::bigint[], %(payloads)b::bytea[]) AS p (piece, body),
-        moved
+    SELECT piece, body FROM ({payloads}) AS p (piece, body), moved
     ON CONFLICT (piece) DO UPDATE SET body = excluded.body, gone = NULL
 ), ended AS (
     UPDATE {schema}.payloads SET gone = now() FROM moved WHERE piece = ANY (%(gone)s::bigint[])
@@ -86,6 +91,7 @@ WITH moved AS (
 )
 SELECT pg_notify(%(channel)s, '') FROM moved
 """
+_IN_ARRAYS = "SELECT * FROM unnest(%(pieces)s::bigint[], %(payloads)b::bytea[])"
 _SINCE = """
 SELECT number, token, CASE WHEN number > %(number)s THEN keys END,
     CASE WHEN number > %(number)s THEN bodies END
@@ -164,7 +170,7 @@ class PostgresStore:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # of `load`
         connection.patience = patience
         try:
-            connection.execute("SET default_transaction_isolation = 'read committed'")
+            connection.execute(_SETTINGS)
             if listens:
                 connection.execute(self._sql('LISTEN "{channel}"'))
         except psycopg.Error as problem:
@@ -188,8 +194,8 @@ class PostgresStore:
             return StoreAway(said)
         return StoreError(f"{self.place}: PostgreSQL says: {said} ({state or 'no code'})")
 
-    def _sql(self, statement: str) -> Any:
-        return statement.format(schema=self._schema, channel=self._channel)
+    def _sql(self, statement: str, **parts: str) -> Any:
+        return statement.format(schema=self._schema, channel=self._channel, **parts)
 
     # What the ledger asks
 
@@ -268,15 +274,15 @@ class PostgresStore:
             "newer": newer.token,
             "keys": [key for key, _ in entry.changes],
             "bodies": [body for _, body in entry.changes],
-            "pieces": list(entry.payloads),
-            "payloads": list(entry.payloads.values()),
             "gone": list(entry.gone),
             "kept": GONE_SECONDS,
             "log_kept": LOG_KEPT,
             "channel": self._channel,
         }
+        payloads, rows = _rows(entry.payloads)
         with self._connection(patience) as connection:
-            return connection.execute(self._sql(_APPEND), given).rowcount == 1
+            statement = self._sql(_APPEND, payloads=payloads)
+            return connection.execute(statement, given | rows).rowcount == 1
 
     def payloads(self, ids: Sequence[int], patience: float) -> Mapping[int, bytes]:
         statement = self._sql("SELECT piece, body FROM {schema}.payloads WHERE piece = ANY (%s)")
@@ -307,6 +313,18 @@ class PostgresStore:
         if self._process == os.getpid():
             for connection in (*idle[False], *idle[True]):
                 connection.close()
+
+
+def _rows(payloads: Mapping[int, bytes]) -> tuple[str, dict[str, Any]]:
+    """SQL of these rows, and its parameters: one for each value, since PostgreSQL takes twice as
+    long to put a megabyte into an array and to take it out again."""
+    if not 0 < 2 * len(payloads) <= PARAMETERS_MAX:
+        given = {"pieces": list(payloads), "payloads": list(payloads.values())}
+        return _IN_ARRAYS, given
+    parts = [f"(%(piece{at})s::bigint, %(payload{at})b::bytea)" for at in range(len(payloads))]
+    given = {f"piece{at}": piece for at, piece in enumerate(payloads)}
+    given |= {f"payload{at}": body for at, body in enumerate(payloads.values())}
+    return f"VALUES {', '.join(parts)}", given
 
 
 _REMEDIES = {
