@@ -119,8 +119,10 @@ def quantiles(spark: Any, folder: Path, index: FingerprintIndex) -> Table:
     questions = np.quantile(values, np.linspace(0.001, 0.999, 999), method="inverted_cdf")
     truth = np.searchsorted(values, questions, side="right")
     answer = index.rank(questions)
-    ours = np.abs(np.asarray(answer["value"]) - truth).max() / records
-    widest = (np.asarray(answer["upper"]) - np.asarray(answer["lower"])).max() / records / 2
+    value, lower, upper = (np.asarray(answer[name]) for name in ("value", "lower", "upper"))
+    assert ((lower <= truth) & (truth <= upper)).all()
+    ours = np.abs(value - truth).max() / records
+    widest = np.maximum(upper - value, value - lower).max() / records
     assert index.digest is not None
     size = len(index.digest.to_bytes())
     sample = np.sort(np.random.default_rng(1).choice(values, size // 8))
