@@ -23,8 +23,8 @@ from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.server.answering import Asked
+from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
-from muntin.server.nursery import Nursery
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
 from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
@@ -79,19 +79,19 @@ def test_workers_begin_with_the_kernels_of_each_pipeline(feeder, ledger, caplog)
 
 def test_nobody_waits_for_kernels_that_the_answer_does_not_need(feeder, ledger, monkeypatch):
     """The first workers begin before kernels are compiled, whichever thread comes first."""
-    compiled, begin = threading.Event(), Nursery.begin
+    compiled, begin = threading.Event(), ForkServer.begin
 
-    def compiling(nursery):
-        with nursery._lock:  # as the process that has all it is asked done in turn
+    def compiling(fork_server):
+        with fork_server._lock:  # as the process that has all it is asked done in turn
             assert compiled.wait(PATIENCE_SECONDS)
         return 1
 
-    def late(nursery):
+    def late(fork_server):
         time.sleep(0.2)
-        return begin(nursery)
+        return begin(fork_server)
 
-    monkeypatch.setattr(Nursery, "warm", compiling)
-    monkeypatch.setattr(Nursery, "begin", late)
+    monkeypatch.setattr(ForkServer, "warm", compiling)
+    monkeypatch.setattr(ForkServer, "begin", late)
     with serving(ledger) as (_, http):
         try:
             assert http.get("/summaries", timeout=60).is_success
@@ -226,7 +226,7 @@ def test_the_process_that_starts_them_is_replaced(feeder, ledger):
     with serving(ledger, FOR_EVER) as (server, http):
         assert ask(http, "SELECT count FROM orders").status_code == 200
         runner = server.app.state.statements.runner
-        runner._nursery._process.kill()
+        runner._fork_server._process.kill()
         for worker in workers_of(server):
             os.kill(worker.pid, signal.SIGKILL)
         statement = "SELECT sum(count) FROM orders(driver) FOR ALL"
@@ -362,17 +362,17 @@ def _asked_in_vain(url):
 
 
 def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(ledger):
-    nursery = Nursery(ledger, ServerLimits())
-    begun, _ = nursery.begin()
+    fork_server = ForkServer(ledger, ServerLimits())
+    begun, _ = fork_server.begin()
     other, theirs = socket.socketpair()
     with theirs:
-        socket.send_fds(nursery._control, [BEGIN], [theirs.fileno()])
-        nursery._control.close()
+        socket.send_fds(fork_server._control, [BEGIN], [theirs.fileno()])
+        fork_server._control.close()
     for connection in (begun, other):
         with connection:
             connection.settimeout(PATIENCE_SECONDS)
             assert connection.recv(1) == b""
-    assert nursery._process.wait(PATIENCE_SECONDS) == 0
+    assert fork_server._process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_nothing_is_left_after_a_server_that_ends(feeder, ledger):
@@ -380,6 +380,6 @@ def test_nothing_is_left_after_a_server_that_ends(feeder, ledger):
         asking = Asking(server, heavy())
         until(lambda: any(worker.busy for worker in workers_of(server)))
         runner = server.app.state.statements.runner
-        pids = [worker.pid for worker in workers_of(server)] + [runner._nursery._process.pid]
+        pids = [worker.pid for worker in workers_of(server)] + [runner._fork_server._process.pid]
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert until(lambda: asking.answer) is not None

@@ -1,4 +1,4 @@
-"""Processes that answer statements: `python -m muntin.server.worker`, started by `nursery.py`.
+"""Processes that answer statements: `python -m muntin.server.worker`, started by `fork_server.py`.
 
 The first process has loaded what an answer needs, kernels too, and does nothing but fork: a worker
 is there in some milliseconds, so that one whose statement is beyond its limits can be killed at any

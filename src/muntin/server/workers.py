@@ -16,8 +16,8 @@ from typing import IO, Any
 from muntin.errors import MuntinError, SelectError
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.answering import Asked, error_of
+from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
-from muntin.server.nursery import Nursery
 from muntin.server.problems import RefusalError
 from muntin.server.worker import LENGTH
 
@@ -167,7 +167,7 @@ class Workers:
         self.ended = 0
         self.can_end = True
         self._limits = limits
-        self._nursery = Nursery(ledger, limits)
+        self._fork_server = ForkServer(ledger, limits)
         self._free = [_Place(self._begin) for _ in range(self.places)]
         self._taken: set[_Place] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -206,7 +206,7 @@ class Workers:
             self._warming.cancel()
         for place in (*self._free, *self._taken):
             place.close()
-        self._nursery.close()
+        self._fork_server.close()
 
     def _give_back(self, place: _Place) -> None:
         share = self._limits.statements_memory_bytes // self.places
@@ -221,7 +221,7 @@ class Workers:
 
     async def _begin(self) -> WorkerProcess:
         try:
-            connection, pid = await asyncio.to_thread(self._nursery.begin)
+            connection, pid = await asyncio.to_thread(self._fork_server.begin)
         except OSError as problem:
             raise RefusalError(
                 503, "busy", f"no process can be had to answer with: {problem}", "ask again"
@@ -238,7 +238,7 @@ class Workers:
         await asyncio.gather(*(place.begun() for place in (*self._free, *self._taken)))
         while True:
             try:
-                if await asyncio.to_thread(self._nursery.warm):
+                if await asyncio.to_thread(self._fork_server.warm):
                     break
             except OSError as problem:
                 _LOG.warning("kernels are not loaded: %s", problem)
@@ -256,8 +256,8 @@ class Workers:
         self.ended += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # its parent has not waited for it: the number is its own
-        with contextlib.suppress(RuntimeError):  # the loop ends, and the nursery with it
-            asyncio.get_running_loop().run_in_executor(None, self._nursery.forget, pid)
+        with contextlib.suppress(RuntimeError):  # the loop ends, and the fork server with it
+            asyncio.get_running_loop().run_in_executor(None, self._fork_server.forget, pid)
 
     async def _watch(self) -> None:
         """End the largest worker while all of them together have grown too much."""

@@ -1,4 +1,4 @@
-"""Begins and ends the processes that answer statements, by way of `worker.py`'s first one."""
+"""The fork server: begins and ends the processes that answer statements (`worker.py`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muntin.server.limits import ServerLimits
 from muntin.server.worker import BEGIN, END, LENGTH, WARM
 
 
-class Nursery:
+class ForkServer:
     """Starts workers over one ledger. Its blocking calls are for threads."""
 
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
