@@ -225,6 +225,9 @@ def test_distinct(flights):
     tails = {v for (v,) in there(rows, "tail")}
     (row,) = answers(session, "SELECT * FROM distinct(planes) FOR ALL")
     assert row["lower"] <= len(tails) <= row["upper"]
+    bounds = session.sql("SELECT value FROM distinct(planes) FOR ALL").bounds["planes"]
+    assert bounds["standard_error"] == 1.04 / 2**5
+    assert not bounds.keys() & {"relative", "confidence"}  # 2.58 of these are 99 %
     by = defaultdict(set)
     for row in rows:
         if row[3] is not None:

@@ -61,12 +61,13 @@ def test_an_agent_finds_out_and_asks(served):
 def test_bounds_are_told_in_words():
     from muntin.server.agents import sentences_of
 
-    bounds = {"keys": 5, "unranked": 2, "k": 10}
+    bounds = {"keys": 5, "unranked": 2, "k": 10, "standard_error": 0.01625}
     about = dict.fromkeys(("watermark", "late", "stale"), None) | {"windows": [], "notes": []}
     assert sentences_of({**about, "exact": True, "bounds": {"s": bounds}})[1:] == [
         "s: 5 keys have answers of their own.",
         "s: 2 events had no number to rank.",
         "s: at most the 10 highest are named.",
+        "s: its standard error is 0.01625 of the value; lower and upper say more.",
     ]
 
 

@@ -55,4 +55,4 @@ class DistinctSpec(SplitSpec):
         check_item(self.item, types[self.item], hashed=True)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:  # noqa: ARG002
-        return {"relative": 1.04 / math.sqrt(1 << self.precision), "confidence": 0.99}
+        return {"standard_error": 1.04 / math.sqrt(1 << self.precision)}  # of the value

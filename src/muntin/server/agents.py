@@ -250,6 +250,9 @@ def _parts(bounds: Mapping[str, Any]) -> list[str]:
         ),
         "exact_top": lambda v: f"the {v:,} largest values hold their places exactly.",
         "relative": lambda v: f"at worst the relative error is {v:g}{with_it}.",
+        "standard_error": lambda v: (
+            f"its standard error is {v:g} of the value; lower and upper say more."
+        ),
         "error": lambda v: f"an item's weight is off by at most {v:,}{with_it}.",
         "false_positive_rate": lambda v: f"of items that never came, {v:g} are said to have come.",
         "nulls": lambda v: f"{v:,} events had no value." if v else "",
