@@ -42,3 +42,22 @@ def test_trouble_is_told_once(monkeypatch: Any) -> None:
 
     asyncio.run(follow())
     assert told == ["is gone", "is damaged"]
+
+
+def test_a_program_that_ends_without_stop_is_told_nothing(monkeypatch: Any, caplog: Any) -> None:
+    """Python then lets its threads take no more work, while the loop's still runs."""
+    monkeypatch.setattr(module, "REST_SECONDS", 0.001)
+    reader: Any = SimpleNamespace(ledger=_Ledger())
+    statements: Any = None
+
+    async def follow() -> None:
+        feeds = Feeds(reader, statements, ServerLimits())
+        await feeds.start()
+        feeds._following.shutdown(wait=False)
+        assert feeds._follower is not None
+        await asyncio.wait({feeds._follower}, timeout=60)
+        assert feeds._follower.cancelled()
+        await feeds.stop()
+
+    asyncio.run(follow())
+    assert caplog.text == ""

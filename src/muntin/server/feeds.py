@@ -279,4 +279,7 @@ class Feeds:
             subscriber.pump()
 
     def _run(self, work: Callable, *arguments):
-        return asyncio.get_running_loop().run_in_executor(self._following, work, *arguments)
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._following, work, *arguments)
+        except RuntimeError:  # Python ends: its threads take no work any more
+            raise asyncio.CancelledError from None
