@@ -40,6 +40,9 @@ def ago(seconds):
     (ago(900), {"state": "failed", "at": ago(600), "reason": "no column x"}, "failed", True),
     (ago(1), {"state": "failed", "at": ago(60), "reason": "no column x"}, "running", False),
     (ago(-60), {"state": "running", "at": ago(-60)}, "running", False),  # the clock went back
+    (ago(-900), {"state": "running", "at": ago(2)}, "running", False),
+    (ago(-900), {"state": "running", "at": ago(60)}, "stale", True),
+    (ago(-900), {"state": "failed", "at": ago(60), "reason": "no column x"}, "failed", True),
 ])  # fmt: skip
 def test_liveness(feeder, ledger, committed, said, expected, stale):
     info = replace(ledger.pipelines()[0], committed_at=committed)

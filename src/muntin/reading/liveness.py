@@ -45,6 +45,8 @@ def liveness(
     status = status or {}
     said, said_at = status.get("state"), int(status.get("at", 0))
     committed = info.committed_at or 0
+    if committed > now_us and said_at:  # the clock was set back: what was said came after it
+        committed = min(committed, said_at)
     alive = max(committed, said_at)
     if not alive:
         return Liveness("unknown", True, None)
