@@ -143,6 +143,33 @@ def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_pa
     assert taken() == 300
 
 
+def test_a_damaged_file_is_named_and_one_put_in_its_place_is_taken(spark, table, tmp_path):
+    """By Arrow; by Spark, which computes fields; by Spark, where Arrow finds no end of the file."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number in range(2):
+        pq.write_table(table.slice(number * 100, 100), folder / f"{number}.parquet")
+    lost = folder / "1.parquet"
+    sound = lost.read_bytes()
+    source = {"format": "parquet", "path": str(folder)}
+    plain, by_spark = pipeline(source=source), pipeline(source=source, fields={"again": "1"})
+
+    def streamed(spec, name):
+        found = muntin.stream(None, spec, ledger=f"sqlite:///{tmp_path}/{name}.db", once=True)
+        found.await_termination(PATIENCE_SECONDS)
+        return found.ledger.pipelines()[0].read
+
+    told = r"/1\.parquet.*put a whole one in its place"
+    middle = sound[:60] + bytes(200) + sound[260:]
+    ways = [("arrow", plain, middle), ("spark", by_spark, middle), ("end", plain, sound[:-60])]
+    for name, spec, damaged in ways:
+        lost.write_bytes(damaged)
+        with pytest.raises(SourceError, match=told):
+            streamed(spec, name)
+        lost.write_bytes(sound)
+        assert streamed(spec, name) == 200
+
+
 def test_a_stream_that_has_ended_leaves_nothing(spark, table, tmp_path):
     """Spark never forgets whom it calls with batches."""
     pq.write_table(table, tmp_path / "a.parquet")

@@ -17,6 +17,10 @@ AS_IT_IS = (
     ", or let Arrow read each as it is: without fields, and where no file lacks a column that the "
     "pipeline reads"
 )
+DAMAGED = (
+    ": it is damaged, or not written to its end: put a whole one in its place, under its name; or "
+    "delete it, and go on without its events by  spark: {spark.sql.files.ignoreMissingFiles: true}"
+)
 # Python's own account of what a user's files may do to a worker
 _OF_FILES = re.compile(
     r"^(?:\w+\.)*(FileNotFoundError|PermissionError|IsADirectoryError|OSError|ArrowInvalid): (.+)$",
@@ -43,6 +47,7 @@ _MIXED = re.compile(
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
     r"\[(?P<name>.*?)\]\. Expected Spark type (?P<first>\w.*?), actual Parquet type (?P<type>\w+)"
 )
+_UNREAD = re.compile(r"\[FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\]")
 _JAVA_GONE = (
     "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
     "tells, or what it wrote above). What was committed stays; start again to go on from there"
@@ -187,10 +192,11 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             "to Spark, which knows one type: write the files alike, name the wider type as schema: "
             f"under source{AS_IT_IS}"
         )
+    remedy = DAMAGED if _UNREAD.search(text) else ""
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:
         return None
-    return SourceError(f"Spark: {reason(problem)}")
+    return SourceError(f"Spark: {reason(problem)}{remedy}")
 
 
 def _why(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import SourceError
+from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
 from muntin.spark.rows import Row, collect_rows
@@ -158,7 +160,10 @@ def _read(share: list[Split], columns: pa.Schema) -> Iterator[Placed]:
     for split in share:
         row = split.first_row
         coded = _coded(split.path, columns.names)
-        with pq.ParquetFile(split.path, read_dictionary=coded, **UNITS) as file:
+        with (
+            _naming(split.path),
+            pq.ParquetFile(split.path, read_dictionary=coded, **UNITS) as file,
+        ):
             absent = {*columns.names} - {*file.schema_arrow.names}
             there = [name for name in columns.names if name not in absent]
             for batch in file.iter_batches(
@@ -169,6 +174,17 @@ def _read(share: list[Split], columns: pa.Schema) -> Iterator[Placed]:
                     batch = batch.append_column(name, nulls)
                 yield batch, partial(_place, split.path, row)
                 row += batch.num_rows
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """What Arrow says of damaged bytes names no file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            raise  # of the file as a whole, which it names
+        raise SourceError(f"{path}: {str(problem).splitlines()[0]}{DAMAGED}") from None
 
 
 def _place(path: str, first: int, row: int) -> str:
