@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin import cli
+from muntin.spark import source
+from muntin.spark.index import sources
 
 pytestmark = pytest.mark.spark
 ROWS = 5_000
@@ -99,10 +101,34 @@ def test_quantiles_and_ranks(muntin, built):
     assert lower <= 813 <= upper
 
 
-def test_what_is_wrong_is_named(muntin, built, tmp_path):
+def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
     ids = built.parent / "numbers"
     muntin("build", built.parent / "log.parquet", "-k", "id", "-o", ids, "--partitions", "2")
+    build = ("build", built.parent / "log.csv", "-k", "url", "-o", tmp_path / "o")
+    monkeypatch.setattr(source, "inferred_ddl", lambda *_: pytest.fail("Spark is asked"))
+    monkeypatch.setattr(sources, "session", lambda *_: pytest.fail("Spark is started"))
     for words, message in (
+        ((*build, "--option", "x"), "name="),
+        ((*build, "--option", "jars=x"), "jars: is for format: kafka, not csv"),
+        ((*build, "--partitions", "0"), "partitions=0 is out of range"),
+        ((*build, "--fpp", "2"), "fpp=2.0: a fraction"),
+        ((*build, "-o", built), "holds an index already"),
+        (("build", "-", *build[2:]), "name its --source-format"),
+        (("build", tmp_path / "no.csv", *build[2:]), "no such file or folder"),
+        (("build", built.parent / "log.parquet", "-k", "no", *build[4:]), "no column 'no'"),
+        (("build", built.parent / "log.parquet", *build[2:], "-o", "/proc/x"), "no folder can"),
+        (
+            (
+                "build",
+                "-",
+                *build[2:],
+                "--source-format",
+                "kafka",
+                "--option",
+                "kafka.bootstrap.servers=127.0.0.1:1",
+            ),
+            "no broker is there",
+        ),
         (("contains", ids, "abc"), "'abc': the keys of this index are integers"),
         (("contains", ids, str(1 << 64)), "integers, of 64 bits"),
         (("contains", ids), "give keys, or --file"),
@@ -112,7 +138,6 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path):
         (("rank", built, "many"), "'many': a number, or a time"),
         (("info", tmp_path), "holds no index"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
-        (("build", built.parent / "log.csv", "-k", "a", "-o", tmp_path, "--option", "x"), "name="),
     ):
         code, _, err = muntin(*words)
         assert code == 1

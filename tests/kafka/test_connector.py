@@ -32,6 +32,10 @@ def pipeline(source=None, **more) -> Pipeline:
     )
 
 
+def with_connector_of(pipeline: Pipeline) -> dict[str, str]:
+    return with_connector(pipeline.source, pipeline.spark)
+
+
 @pytest.fixture
 def no_jars(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -73,24 +77,24 @@ def test_jars_of_a_folder_stand_beside_those_of_the_user(no_jars):
     folder = no_jars / "jars"
     folder.mkdir()
     with pytest.raises(SourceError, match="no spark-sql-kafka-0-10 jar is there"):
-        with_connector(pipeline({"jars": str(folder)}))
+        with_connector_of(pipeline({"jars": str(folder)}))
     jar = folder / "spark-sql-kafka-0-10_2.13-9.jar"
     jar.touch()
-    found = with_connector(pipeline({"jars": str(folder)}, spark={"spark.jars": "own.jar"}))
+    found = with_connector_of(pipeline({"jars": str(folder)}, spark={"spark.jars": "own.jar"}))
     assert found["spark.jars"] == f"own.jar,{jar}"
 
 
 def test_a_connector_that_is_named_is_left_alone(no_jars):
     named = {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0"}
     limit = "spark.sql.execution.arrow.maxBytesPerBatch"
-    assert with_connector(pipeline(spark=named)) == named | {limit: str(64 << 20)}
+    assert with_connector_of(pipeline(spark=named)) == named | {limit: str(64 << 20)}
     named[limit] = "1000000"
-    assert with_connector(pipeline(spark=named)) == named
+    assert with_connector_of(pipeline(spark=named)) == named
 
 
 def test_a_server_of_spark_connect_has_its_own_jars(no_jars, monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
-    assert "spark.jars" not in with_connector(pipeline())
+    assert "spark.jars" not in with_connector_of(pipeline())
     assert not is_to_be_fetched(pipeline())
 
 

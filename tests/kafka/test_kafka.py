@@ -335,7 +335,7 @@ def test_all_columns_that_are_known_beforehand_are_there(broker, tmp_path, ddl):
     pipeline = Pipeline.of(
         spec | {"time": "timestamp", "summaries": {"t": {"kind": "top_k", "item": "key"}}}
     )
-    spark = session(settings=with_connector(pipeline))
+    spark = session(settings=with_connector(pipeline.source, pipeline.spark))
     there = parsed(stream_source(spark, pipeline.source), pipeline).columns
     assert set(columns_of(pipeline.source)) <= set(there)
 

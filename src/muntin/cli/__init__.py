@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import typer
 
+from muntin.cli.stopping import stop_spark
+
 app = typer.Typer(
     name="muntin",
     help="Summaries of a stream, pane by pane: exact where memory permits, bounded where not.",
@@ -76,7 +78,10 @@ def command_line() -> None:
     """`muntin` in a shell: `main` in a process of its own."""
     if sys.argv[1:2] and sys.argv[1] in ONLY_ASK:
         _ask_and_leave()
-    main()
+    try:
+        main()
+    finally:
+        stop_spark()  # else Java and this process end at once, and each complains of the other
 
 
 def _ask_and_leave() -> NoReturn:

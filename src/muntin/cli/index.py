@@ -52,11 +52,12 @@ def _register_build(group: typer.Typer) -> None:
         import time
 
         from muntin.extras import needs
-        from muntin.spark import FingerprintIndex
-        from muntin.spark.session import session
 
         needs("spark", "muntin index build")
-        records = _records(session("muntin index"), source, source_format, option)
+        from muntin.spark.fingerprint_index import FingerprintIndex, check_new
+
+        check_new(out, partitions, fpp, error, overwrite=overwrite)
+        records = _records(source, source_format, option)
         typer.echo(f"building an index of {key!r} in {out}", err=True)
         began = time.monotonic()
         index = FingerprintIndex.build(
@@ -115,23 +116,29 @@ def _opened(index: str) -> IndexReader:
     return IndexReader.open(index)
 
 
-def _records(spark: Any, source: str, source_format: str | None, options: list[str]) -> Any:
+def _records(source: str, source_format: str | None, options: list[str]) -> Any:
     """What `FingerprintIndex.build` takes: a path of Parquet files, or a DataFrame."""
     from muntin.errors import BadArgument
-    from muntin.spark.source import batch_source
+    from muntin.spark.connector import with_connector
+    from muntin.spark.session import session
+    from muntin.spark.source import batch_source, check_source
     from muntin.spec import SourceSpec, format_of
+    from muntin.spec_file import model_of
 
-    chosen = source_format or format_of(source) or "parquet"
-    if chosen == "parquet" and not options:
+    path = {} if source == "-" else {"path": source}
+    chosen = source_format or format_of(source) or ("parquet" if path else "")
+    if not chosen:
+        raise BadArgument("- stands for a source without files: name its --source-format")
+    if chosen == "parquet" and path and not options:
         return source
-    given: dict[str, str] = {"header": "true"} if chosen == "csv" else {}
+    given: dict[str, str] = {}
     for one in options:
         name, equals, value = one.partition("=")
         if not (name and equals):
             raise BadArgument(f"--option {one!r}: name=value")
         given[name] = value
-    path = {} if source == "-" else {"path": source}
-    return batch_source(spark, SourceSpec.model_validate({"format": chosen, **path, **given}))
+    spec = check_source(model_of(SourceSpec, {"format": chosen, **path, **given}))
+    return batch_source(session("muntin index", with_connector(spec, {})), spec)
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -157,7 +157,7 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     for source in sources:
         check_source(source)
     with in_background(lambda: warm(pipeline)):  # while Spark starts
-        spark = spark_session(settings=with_connector(pipeline))
+        spark = spark_session(settings=with_connector(pipeline.source, pipeline.spark))
         gathers = [_of_source(spark, source, pipeline) for source in sources]
 
     def gather(plan: Plan) -> Sequence[Row]:

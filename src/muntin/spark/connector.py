@@ -19,7 +19,7 @@ from pathlib import Path
 from muntin.errors import SourceError
 from muntin.spark.session import is_elsewhere
 from muntin.spark.settings import said_outside
-from muntin.spec import Pipeline
+from muntin.spec import Pipeline, SourceSpec
 
 FETCH_SECONDS_MAX = 180
 CONNECTOR = "spark-sql-kafka-0-10"
@@ -63,8 +63,8 @@ PINNED: dict[str, tuple[Jar, ...]] = {
 }  # fmt: skip
 
 
-def with_connector(pipeline: Pipeline) -> dict[str, str]:
-    """The pipeline's Spark settings, and where its source is Kafka and nothing else is said, the
+def with_connector(source: SourceSpec | None, own: Mapping[str, str]) -> dict[str, str]:
+    """A program's own Spark settings, and where its source is Kafka and nothing else is said, the
     connector's jars and a limit of what is sent to Python at once: a record may have megabytes,
     16,384 of them end Java, and of so few columns the limit costs nothing that can be measured.
 
@@ -73,8 +73,7 @@ def with_connector(pipeline: Pipeline) -> dict[str, str]:
     SourceError
         The jars are not to be had, or not what they should be; names the two ways to give them.
     """
-    settings = dict(pipeline.spark)
-    source = pipeline.source
+    settings = dict(own)
     if source is None or source.format != "kafka":
         return settings
     if BATCH_BYTES not in said_outside():

@@ -138,12 +138,10 @@ class FingerprintIndex(IndexReader):
         SourceError
             Files cannot be read.
         """
-        source = source_of(df, key, rank, spark)
-        partitions = integer_in("partitions", partitions, 1, PARTITIONS_MAX)
+        partitions = check_new(path, partitions, fpp, error, overwrite=overwrite)
         seed = integer_in("seed", seed, 0, 2**64 - 1)
         headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
-        _check_fraction("fpp", fpp)
-        _check_fraction("error", error)
+        source = source_of(df, key, rank, spark)
         check_key(source.key_type, key)
         digest = None
         if rank is not None and source.rank_type is not None:
@@ -151,13 +149,11 @@ class FingerprintIndex(IndexReader):
         folder = _folder_for(path)
         kind = item_type(source.key_type)
         with changing(folder):
-            newest = Manifest.newest(folder)
+            newest = _revision_to_replace(folder, overwrite=overwrite)
             manifest = Manifest(
                 key, rank, kind, partitions, fpp, error, seed, headroom, revision=newest
             )
             made = cls(source.spark, folder, manifest, digest, [], is_temporary=path is None)
-            if newest and not overwrite:
-                raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
             old = Manifest.names_in(folder)
             remove_left(folder, old)
             made._add(source, {}, progress, "building")
@@ -395,6 +391,26 @@ class FingerprintIndex(IndexReader):
             made |= {file.partition: file for file in files}
             base |= {file.partition: file.file for file in files}
         self._commit(tuple(made.values()), {}, self.digest)
+
+
+def check_new(
+    path: str | Path | None, partitions: Any, fpp: Any, error: Any, *, overwrite: bool
+) -> int:
+    """How many partitions a new index gets; BadArgument for what is wrong with it, so far as that
+    can be seen before Spark has started."""
+    _check_fraction("fpp", fpp)
+    _check_fraction("error", error)
+    if path is not None:
+        _revision_to_replace(full_name(path), overwrite=overwrite)
+    return integer_in("partitions", partitions, 1, PARTITIONS_MAX)
+
+
+def _revision_to_replace(folder: str, *, overwrite: bool) -> int:
+    """That of the index in a folder, 0 where there is none."""
+    newest = Manifest.newest(folder)
+    if newest and not overwrite:
+        raise BadArgument(f"{folder} holds an index already: load it, or overwrite=True")
+    return newest
 
 
 def _check_fraction(name: str, value: Any) -> None:

@@ -443,7 +443,8 @@ def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
     """The spec's source as a stream; kernels and Python workers get ready while Spark does."""
     assert pipeline.source is not None  # noqa: S101 (`check_source` has seen it)
     with in_background(lambda: warm(pipeline)):
-        spark = made_for(spark_session(settings=with_connector(pipeline)), checkpoint)
+        settings = with_connector(pipeline.source, pipeline.spark)
+        spark = made_for(spark_session(settings=settings), checkpoint)
         with in_background(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source)
 

@@ -118,15 +118,15 @@ class IndexReader:
         return self.manifest.records
 
     @property
-    def keys(self) -> int:
-        """Different keys (but those that were taken for others)."""
+    def fingerprints(self) -> int:
+        """Different fingerprints: as many as keys, less those that were taken for others."""
         return sum(file.keys for file in self.manifest.files)
 
     @property
     def bits_per_key(self) -> float:
-        """Size of the filters for each key; 0 while there are none."""
-        keys = self.keys
-        return 8 * sum(f.filter_bytes for f in self.manifest.files) / keys if keys else 0.0
+        """Size of the filters for each fingerprint; 0 while there are none."""
+        filled = 8 * sum(file.filter_bytes for file in self.manifest.files)
+        return filled / self.fingerprints if filled else 0.0
 
     def false_positive_rate(self) -> float:
         """Largest rate of a partition; `contains` reports that of the partition asked."""
@@ -142,7 +142,7 @@ class IndexReader:
             "key_type": self.manifest.item_type,
             "rank": self.manifest.rank,
             "records": self.records,
-            "keys": self.keys,
+            "fingerprints": self.fingerprints,
             "partitions": self.manifest.partitions,
             "fpp": self.manifest.fpp,
             "false_positive_rate": self.false_positive_rate(),

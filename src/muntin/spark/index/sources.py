@@ -18,6 +18,7 @@ from muntin.spark.files import filled_files
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
+from muntin.spark.session import session
 from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -71,19 +72,24 @@ class FrameSource:
 
 @dataclass
 class Files:
-    """Parquet files."""
+    """Parquet files; Spark is started, where none is given, when they are read."""
 
-    spark: SparkSession
-    shares: list[list[Split]]
-    """What each task reads."""
+    given: SparkSession | None
+    files: list[str]
     key: str
     rank: str | None
     key_type: pa.DataType
     rank_type: pa.DataType | None
 
+    @property
+    def spark(self) -> SparkSession:
+        self.given = self.given or session()
+        return self.given
+
     def pieces(self, plan: IndexPlan) -> DataFrame:
         key, rank = self.key, self.rank if plan.domain is not None else None
-        shares = self.shares
+        parallelism = max(1, self.spark.sparkContext.defaultParallelism)
+        shares = shares_of(self.files, parallelism, SHARE_BYTES)  # what each task reads
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -132,18 +138,16 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
 
 
 def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:
-    from muntin.spark.session import session
-
     files = filled_files(path)
-    spark = spark or session()
     if not files:
         if "://" in path:  # elsewhere: Spark knows how to read it
+            spark = spark or session()
             return source_of(spark.read.parquet(path), key, rank, spark)
         raise SourceError(f"{path}: no Parquet files there")
     return _of_files(files, key, rank, spark)
 
 
-def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession) -> Files:
+def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession | None) -> Files:
     types: list[tuple[pa.DataType, pa.DataType | None]] = []
     for file in files:
         try:
@@ -155,8 +159,7 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession)
         types.append(_types(schema, key, rank))
         if types[-1] != types[0]:
             raise SourceError(f"{file}: columns of other types than in {files[0]}")
-    parallelism = max(1, spark.sparkContext.defaultParallelism)
-    return Files(spark, shares_of(files, parallelism, SHARE_BYTES), key, rank, *types[0])
+    return Files(spark, files, key, rank, *types[0])
 
 
 def _types(schema: pa.Schema, key: str, rank: str | None) -> tuple[pa.DataType, pa.DataType | None]:
