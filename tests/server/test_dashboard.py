@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
+import muntin
 from muntin.errors import LedgerError
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.state import StateReader
-from tests.pipeline.support import pipeline
+from tests.pipeline.support import events, pipeline
 from tests.server.browser import state, wait
 from tests.server.conftest import Feeder, server_that_comes_back
 from tests.server.proxy import under_a_path
@@ -177,7 +178,7 @@ def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
 
 
 @pytest.mark.parametrize("width", [360, 1400])
-def test_long_names_and_keys_that_are_null(page, ledger, width):
+def test_long_names_and_keys_that_are_null_or_empty(page, ledger, width):
     """Names and digits ran over their neighbours; a null and the text 'null' were one line."""
     name = "a" + "_long_name" * 6
     window = {"window": {"kind": "tumbling", "length": "1 minute"}}
@@ -192,17 +193,24 @@ def test_long_names_and_keys_that_are_null(page, ledger, width):
     )
     feeder = Feeder(ledger, spec)
     for start in range(0, 300, 10):
-        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (None, "null", KEY)])
+        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (KEY, None, "null", "")])
     with Server(ledger, port=0) as server:
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(server.url)
-        wait(page, "document.querySelectorAll('#panels .bars tr').length == 7")
+        wait(page, "document.querySelectorAll('#panels .bars tr').length == 9")
         page.select_option("section:has-text('Top of areas') select >> nth=1", "fare")
-        page.wait_for_selector(f"#panels td:text-is('{90 * LARGE:,}')")  # to its last digit
-        wait(page, "document.querySelectorAll('#trends polyline').length == 3")
+        page.wait_for_selector(f"#panels td:text-is('{120 * LARGE:,}')")  # to its last digit
+        wait(page, "document.querySelectorAll('#trends polyline').length == 4")
+        keys = page.locator("#trends .keys")
+        drivers = ["(none)", '""', KEY, "null"]
+        assert sorted(keys.locator("span").all_text_contents()) == sorted(drivers)
+        room = keys.bounding_box()
+        for drawn in keys.locator("span").all():  # none is pushed out by a long one
+            box = drawn.bounding_box()
+            assert box["y"] + box["height"] <= room["y"] + room["height"]
+            assert box["x"] + box["width"] <= room["x"] + room["width"]
         labels = page.locator("#panels .bars td:first-child").all_text_contents()
-        once = ["(none)", str(LARGE), KEY, "null"]
-        assert sorted(labels) == sorted([*once, "(none) 99 %", f"{KEY} 99 %", "null 99 %"])
+        assert sorted(labels) == sorted([str(LARGE), *drivers, *(f"{d} 99 %" for d in drivers)])
         wait(page, "document.documentElement.scrollWidth <= innerWidth")
         for number in page.locator(".bars .number").all():
             box = number.bounding_box()
@@ -265,6 +273,16 @@ def test_what_has_no_limit_has_no_bar(page, ledger):
         assert {name: found.count() for name, found in bars.items()} == {"time": 1, "keys": 0}
         page.goto("about:blank")
     feeder.close()
+
+
+def test_a_card_without_rows_says_where_there_are_some(page, ledger):
+    """A source that ended where its window did: what is open holds nothing."""
+    rows = events([(second, "a", 0, 1, 1) for second in (0, 59)])
+    muntin.summarize(rows, pipeline(queries={}), ledger=ledger)
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        page.wait_for_selector("#panels .note:has-text('FOR ALL reads all since')")
+        page.goto("about:blank")
 
 
 def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(

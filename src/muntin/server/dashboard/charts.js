@@ -186,6 +186,6 @@ export function key(names, colours = COLOURS) {
   return make("p", { class: "keys" }, ...names.map((name, i) => {
     const patch = make("i");
     patch.style.background = colours[i % colours.length];
-    return make("span", {}, patch, name);
+    return make("span", { title: name }, patch, name);
   }));
 }

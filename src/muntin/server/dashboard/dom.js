@@ -66,8 +66,8 @@ export function moment(value) {
 
 export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 
-// The keys of a row; a key may be null.
-export const named = (keys) => keys.map((key) => key ?? "(none)").join(", ");
+// The keys of a row; a key may be null, or an empty text.
+export const named = (keys) => keys.map((key) => key === "" ? '""' : key ?? "(none)").join(", ");
 
 export function table(columns, rows, types = []) {
   const right = columns.map((_, i) => /int|float|double|decimal/.test(types[i] ?? ""));

@@ -23,7 +23,7 @@ export function following(live, note, draw) {
 
 function covers(result) {
   const window = result?.windows[0]?.covered;
-  if (!window) return "";
+  if (!window) return result?.notes[0]?.message ?? ""; // why there is nothing
   const [start, end] = [moment(window.start), moment(window.end)];
   const run = `${start} to ${end.slice(0, 10) === start.slice(0, 10) ? end.slice(11) : end} UTC`;
   return `${run}, ${result.exact ? "exact" : "approximate: bounds in brackets"}${result.stale ? ", STALE" : ""}`;

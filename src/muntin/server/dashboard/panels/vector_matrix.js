@@ -1,4 +1,4 @@
-// Top keys of a chosen key and indicator.
+// Top keys of a chosen key and indicator; of a sketched matrix with their lower bounds.
 import { bars } from "../charts.js";
 import { choice, named, quoted } from "../dom.js";
 import { following, parts, windowsOf } from "../following.js";
@@ -8,7 +8,8 @@ export default function panel(section, summary, live) {
   const again = () => {
     const columns = summary.keys[key].map(quoted).join(", ");
     const value = indicator === "count" ? "count" : quoted(indicator);
-    follow(`SELECT ${columns}, ${value} AS value FROM ${quoted(summary.name)}(${columns}) ${window} ` +
+    const lower = summary.sketched ? quoted(`${indicator}_lower`) : value;
+    follow(`SELECT ${columns}, ${lower} AS lower, ${value} AS value FROM ${quoted(summary.name)}(${columns}) ${window} ` +
       "ORDER BY value DESC NULLS LAST LIMIT 10");
   };
   const keys = choice("key", summary.keys.map((k, i) => [i, k.join(" × ")]), (v) => { key = Number(v); again(); });
@@ -17,7 +18,7 @@ export default function panel(section, summary, live) {
   const windows = choice("window", windowsOf(summary), (v) => { window = v; again(); });
   const { holder, note } = parts(section, `Top of ${summary.name}`, keys, " ", indicators, " ", windows);
   const follow = following(live, note, (result) => bars(holder, result.rows.map((row) => ({
-    label: named(row.slice(0, -1)), value: row.at(-1),
+    label: named(row.slice(0, -2)), value: row.at(-1), lower: row.at(-2), upper: row.at(-1),
   }))));
   again();
 }
