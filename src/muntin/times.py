@@ -136,6 +136,13 @@ def duration_text(us: int) -> str:
     return f"{us} microsecond{'' if us == 1 else 's'}" if us else "0 seconds"
 
 
+def rounded_text(us: int, *, up: bool) -> str:
+    """As `duration_text`, but in whole units what is no whole number of milliseconds:
+    10_546_875 -> "11 seconds" where it is rounded up, else "10 seconds"."""
+    unit = next((unit for _, unit in _SHOWN if us >= unit), 1) if us % 1_000 else 1
+    return duration_text((us + (unit - 1) * up) // unit * unit)
+
+
 def instant_us(value: Any) -> int:
     """An instant in microseconds since 1970 UTC.
 

@@ -352,7 +352,7 @@ def test_kind_and_pane_cannot_change_under_data(ledger):
     ):
         with pytest.raises(LedgerConflict, match=r'"s" holds data of kind vector_matrix.*kll'):
             become(changed)
-        with pytest.raises(LedgerConflict, match="panes of 10 us"):
+        with pytest.raises(LedgerConflict, match="panes of 10 microseconds"):
             become({**SPEC, "pane_us": 11})
     assert ledger.pipelines()[0].spec == SPEC
     assert writer.commit(batch(1))  # the refusals took no epoch

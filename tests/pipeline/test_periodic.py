@@ -385,7 +385,12 @@ def test_standing_queries_run_on_update_only():
         ({"item": ["a", "Interval"]}, "'Interval' is a column of the answers too"),
         ({"shards": 0}, "shards"),
         ({"batch_size": 0}, "batch_size"),
-        ({"interval_unit": "1 us", "gap": "1 hour"}, "interval_unit"),
+        (
+            {"interval_unit": "1 us", "gap": "1 hour"},
+            "interval_unit: 1 microsecond is too short: give at least 440 milliseconds$",
+        ),
+        ({"gap": "300 days"}, "gap: 300 days is too long: give at most 203 days$"),
+        ({"resolution": "6 s"}, "resolution: 6 seconds is too long: give at most 5 seconds$"),
     ],
 )
 def test_a_wrong_entry_is_named(wrong, message):
@@ -418,11 +423,11 @@ def test_a_column_that_is_no_item_is_named(kind):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gap": "6 seconds"}, "gap was 5000000, is 6000000"),
+        ({"gap": "6 seconds"}, "gap was 5 seconds, is 6 seconds"),
         ({"shards": 2}, "shards was 3, is 2"),
         ({"item": ["area"]}, r"item was \['driver'\], is \['area'\]"),
         ({"k": 11}, "k was 10, is 11"),
-        ({"resolution": "1 second"}, "resolution was 611, is 1000000"),
+        ({"resolution": "1 second"}, "resolution was 611 microseconds, is 1 second"),
     ],
 )
 def test_other_parameters_do_not_continue_a_state(change, message):

@@ -30,6 +30,7 @@ from muntin.kinds.base import Microseconds, SummarySpec, as_tuple, check_answere
 from muntin.kinds.columns import is_whole
 from muntin.kinds.values import Refused
 from muntin.summaries.items import micros
+from muntin.times import duration_text, rounded_text
 
 _SIZE = TypeAdapter(ByteSize)
 
@@ -118,7 +119,19 @@ class PeriodicSpec(SummarySpec):
         return names
 
     @model_validator(mode="after")
-    def _memory_suffices(self) -> Self:
+    def _can_be_followed(self) -> Self:
+        from muntin.summaries.hyper_calm_plan import GAP_TICKS, time_limits
+
+        resolution = self.resolution or -(-self.gap // GAP_TICKS)
+        for name, (least, most) in time_limits(self.gap, resolution).items():
+            given = resolution if name == "resolution" else getattr(self, name)
+            if given < least:
+                text = f"too short: give at least {rounded_text(least, up=True)}"
+            elif given > most:
+                text = f"too long: give at most {rounded_text(most, up=False)}"
+            else:
+                continue
+            raise ValueError(f"{name}: {duration_text(given)} is {text}")
         try:
             self._calm()
         except BadArgument as problem:
@@ -175,7 +188,12 @@ class PeriodicSpec(SummarySpec):
         ]
         ours = self._calm().parameters
         pairs += [(name, getattr(state.parameters, name), getattr(ours, name)) for name in _KEPT]
-        return ", ".join(f"{name} was {was}, is {now}" for name, was, now in pairs if was != now)
+        said = dict.fromkeys(("gap", "interval_unit", "resolution"), duration_text)
+        return ", ".join(
+            f"{name} was {said.get(name, str)(was)}, is {said.get(name, str)(now)}"
+            for name, was, now in pairs
+            if was != now
+        )
 
     def bounds_of(self, states: Sequence[PeriodicShard]) -> Mapping[str, Any]:
         """What is known about the error of answers."""

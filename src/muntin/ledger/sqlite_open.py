@@ -23,7 +23,7 @@ from muntin.ledger.rules import (
     read_spec,
 )
 from muntin.ledger.tables import Tables
-from muntin.times import now_us
+from muntin.times import duration_text, now_us
 
 _OF_SUMMARY = (
     schema.PIECES, schema.STATES, schema.COVERAGE, schema.DROPPED, schema.WINDOWS, schema.CLOSINGS,
@@ -86,8 +86,8 @@ def store_spec(
     """Write the pipeline's row with a spec, and register the names; ids by (role, name)."""
     if record["pane_us"] != owned.pane_us and record["batches"]:
         raise LedgerConflict(
-            f'pipeline "{record["name"]}" holds panes of {record["pane_us"]} us, and the spec now '
-            f"says {owned.pane_us} us; keep the pane, use another ledger, or delete the data with "
+            f'pipeline "{record["name"]}" holds panes of {duration_text(record["pane_us"])}, '
+            f"and the spec now says {duration_text(owned.pane_us)}; keep the pane, use another ledger, or delete the data with "
             'mode="overwrite"'
         )
     record.update(spec=text, pane_us=owned.pane_us)

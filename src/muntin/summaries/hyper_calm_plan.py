@@ -30,6 +30,15 @@ BLOOM_BLOCK_BYTES = 68
 BLOOM_SHARE = 40  # one of so many parts of the memory
 
 
+def time_limits(gap: int, resolution: int) -> dict[str, tuple[int, int]]:
+    """The least and the most of each parameter that is a time."""
+    return {
+        "gap": (1, GAP_MAX),
+        "resolution": (-(-gap // GAP_TICKS_MAX), gap),
+        "interval_unit": (resolution, UNIT_MAX),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class HyperCalmParameters:
     """Parameters of a `HyperCalm`; see there."""
@@ -51,12 +60,11 @@ class HyperCalmParameters:
     def __post_init__(self) -> None:
         with_plain_integers(self)
         integer_in("gap", self.gap, 1, GAP_MAX)
+        for name, limits in time_limits(self.gap, self.resolution).items():
+            integer_in(name, getattr(self, name), *limits)
         integer_in("seed", self.seed, 0, (1 << 64) - 1)
         boolean("consecutive", self.consecutive)
         integer_in("batch_size", self.batch_size, 1, BATCH_SIZE_MAX, "items")
-        finest = -(-self.gap // GAP_TICKS_MAX)
-        integer_in("resolution", self.resolution, finest, self.gap)
-        integer_in("interval_unit", self.interval_unit, self.resolution, UNIT_MAX)
         integer_in("recorder_percent", self.recorder_percent, 1, 99)
         one_of("bins", self.bins, ("joined", "floor"))
         check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
