@@ -241,13 +241,6 @@ def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
     assert muntin("check")[0] == 2
 
 
-@pytest.mark.parametrize("more", [["--taxi"], ["--kafka"], ["--sites", "3"], ["--speed", "1 day"]])
-def test_a_replay_takes_nothing_that_it_would_pass_over(muntin, more):
-    code, _, err = muntin("demo", "--replay", *more)
-    assert code == 2
-    assert "--replay plays flights at its own speed" in err
-
-
 def test_help_names_every_command(muntin):
     code, out, _ = muntin("--help")
     assert code == 0
@@ -295,3 +288,33 @@ def test_the_demo_with_kafka_says_what_is_missing_before_it_starts_anything(munt
     assert told.strip().endswith(
         "confluent_kafka, which is not installed: pip install 'muntin[kafka]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("run p.yaml --port 1", "--port counts only with --serve"),
+        ("run p.yaml --once --live", "--live counts only without --once"),
+        (
+            "export s out --ledger sqlite:///l --catalog c",
+            "--catalog counts only with --to iceberg",
+        ),
+        ("demo --replay --kafka", "--kafka counts only without --replay"),
+        ("demo --replay --drivers 5", "--drivers counts only with --taxi"),
+        ("demo --orders 5", "--orders counts only with --taxi or --kafka"),
+        ("demo --kafka --speed 1h", "--speed counts only without --replay and --kafka"),
+        ("demo --sites 2 --taxi", "--sites counts only with flights"),
+        ("check p.yaml --schema", "pipeline counts only without --schema"),
+        ("produce f.csv -t t --seed 2", "--seed counts only with taxi"),
+        ("index build f.csv -k a -o out --error 0.1", "--error counts only with --rank"),
+        ("simulate top-k --site-column s", "--site-column counts only with a file as --stream"),
+        ("simulate top-k -s traffic --affinity 1", "--affinity counts only with --stream zipf"),
+        ("simulate top-k -s f.csv --objects 9", "--objects counts only with a made stream"),
+        ("simulate top-k -p lsa --objective bytes", "--objective counts only with --policy hybrid"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(muntin, words, refused):
+    code, out, err = muntin(*words.split())
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {refused}")
+    assert err.count("\n") == 1

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.counting import check_counting
+
 if TYPE_CHECKING:
     from muntin.spec import Pipeline
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command()
     def check(
+        context: typer.Context,
         pipeline: Path | None = typer.Argument(None, help="The pipeline file."),
         schema: bool = typer.Option(
             False, "--schema", help="Print the JSON schema of pipeline files, for editors."
@@ -31,6 +34,8 @@ def register(app: typer.Typer) -> None:
         from muntin.spec import Pipeline
         from muntin.yaml_file import read
 
+        whole = not schema, "without --schema"
+        check_counting(context, pipeline=whole, spark=whole)
         if schema:
             typer.echo(json.dumps(Pipeline.model_json_schema(), indent=2))
             return

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from muntin.cli.counting import check_counting
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,6 +30,7 @@ TOPIC = "orders"
 def register(app: typer.Typer) -> None:
     @app.command()
     def demo(
+        context: typer.Context,
         taxi: bool = typer.Option(False, "--taxi", help="Generated taxi orders, not flights."),
         kafka: bool = typer.Option(
             False, "--kafka", help="Taxi orders through Apache Kafka, started here by Java."
@@ -59,9 +62,18 @@ def register(app: typer.Typer) -> None:
         folder: Path = typer.Option(None, help="Where ledger and files go; default: temporary."),
     ) -> None:
         """Replay flights (or taxi orders) through Spark and watch windows open and close."""
+        alone = not recorded, "without --replay, which plays flights at its own speed"
+        of_taxi = taxi or kafka, "with --taxi or --kafka"
+        check_counting(
+            context,
+            taxi=alone,
+            kafka=alone,
+            sites=(not (recorded or taxi or kafka), "with flights through Spark"),
+            drivers=(taxi and not kafka, "with --taxi"),
+            orders=of_taxi,
+            speed=(not (recorded or kafka), "without --replay and --kafka"),
+        )
         if recorded:
-            if taxi or kafka or sites or speed:
-                raise typer.BadParameter("--replay plays flights at its own speed, alone")
             return _recorded(seconds, port, _place(folder), show)
         from muntin.cli.serve import PORT
         from muntin.extras import needs
@@ -71,8 +83,6 @@ def register(app: typer.Typer) -> None:
             needs("kafka", "muntin demo --kafka")
         place = _place(folder)
         if sites:
-            if taxi:
-                raise typer.BadParameter("--sites shows flights: leave --taxi out")
             place.mkdir(parents=True, exist_ok=True)
             return _sites(
                 sites, speed, seconds, PORT if port is None else port, place.absolute(), show

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from muntin.cli.counting import check_counting
 from muntin.cli.tables import FORMAT, Format, print_rows
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def _register_build(group: typer.Typer) -> None:
     @group.command()
     def build(
+        context: typer.Context,
         source: str = typer.Argument(help="Files or folder; - where --source-format needs none."),
         out: str = typer.Option(..., "--out", "-o", help="Folder for the index, or its URL."),
         key: str = typer.Option(
@@ -56,6 +58,7 @@ def _register_build(group: typer.Typer) -> None:
         needs("spark", "muntin index build")
         from muntin.spark.fingerprint_index import FingerprintIndex, check_new
 
+        check_counting(context, error=(rank is not None, "with --rank"))
         check_new(out, partitions, fpp, error, overwrite=overwrite)
         records = _records(source, source_format, option)
         typer.echo(f"building an index of {key!r} in {out}", err=True)

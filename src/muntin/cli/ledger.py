@@ -8,6 +8,7 @@ from typing import Literal
 
 import typer
 
+from muntin.cli.counting import check_counting
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
 from muntin.errors import how_many
 from muntin.times import instant_text
@@ -75,6 +76,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def export(
+        context: typer.Context,
         summary: str = typer.Argument(help="Of kind quantiles or distinct."),
         place: str = typer.Argument(help="A folder, a Delta table, or namespace.table of Iceberg."),
         ledger: str = LEDGER,
@@ -88,6 +90,7 @@ def register(app: typer.Typer) -> None:
         from muntin.exporting import export
         from muntin.ledger.open import open_ledger
 
+        check_counting(context, catalog=(to == "iceberg", "with --to iceberg"))
         what = "panes" if panes else "windows"
         with closing(open_ledger(ledger, create=False)) as opened:
             said = export(opened, summary, to, place, of=what, catalog=catalog)

@@ -7,6 +7,7 @@ import re
 
 import typer
 
+from muntin.cli.counting import check_counting
 from muntin.errors import BadArgument, SourceError, how_many
 from muntin.spec_secrets import is_secret
 
@@ -16,6 +17,7 @@ _OF_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")  # as Kafka's EnvVarConfigPro
 def register(app: typer.Typer) -> None:
     @app.command()
     def produce(
+        context: typer.Context,
         what: str = typer.Argument(help="A .parquet, .csv, .json or .jsonl file, or taxi."),
         topic: str = typer.Option(..., "--topic", "-t", help="Where to."),
         servers: str = typer.Option("localhost:9092", "--servers", help="The broker's addresses."),
@@ -36,6 +38,7 @@ def register(app: typer.Typer) -> None:
         from muntin.demo.producing import produce as send
         from muntin.demo.producing import values_of
 
+        check_counting(context, seed=(what == "taxi", "with taxi"))
         options = {"bootstrap.servers": servers, **options_of(option)}
         began = time.monotonic()
         with stopping() as stop:

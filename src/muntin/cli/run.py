@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.counting import check_counting
+
 if TYPE_CHECKING:
     from muntin.cli.stopping import Stop
     from muntin.ledger.base import Mode
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command()
     def run(
+        context: typer.Context,
         pipeline: Path = typer.Argument(help="The pipeline file."),
         once: bool = typer.Option(False, "--once", help="Take all that is there, then stop."),
         append: bool = typer.Option(
@@ -43,6 +46,9 @@ def register(app: typer.Typer) -> None:
         from muntin.cli.stopping import stopping
         from muntin.errors import SpecError
 
+        check_counting(
+            context, port=(serve, "with --serve"), live=(not (once and live), "without --once")
+        )
         with stopping() as stop:
             if append and reset:
                 raise SpecError("--append keeps the data and --reset deletes them: choose one")

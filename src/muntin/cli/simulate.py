@@ -8,6 +8,8 @@ from pathlib import Path
 
 import typer
 
+from muntin.cli.counting import check_counting
+
 POLICIES = "resolution, even, lsa, gsa, hybrid, naive"
 NUMBERS = ("messages", "entries", "bytes")
 
@@ -22,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
     @group.command("top-k")
     def top_k(
+        context: typer.Context,
         stream: str = typer.Option(
             "zipf", "--stream", "-s", help="zipf, traffic, or a .csv, .parquet or .npy file."
         ),
@@ -64,6 +67,20 @@ def register(app: typer.Typer) -> None:
         from muntin.topk import plot as draw
         from muntin.topk.simulation import POLICIES as ALL
 
+        made, of_file = stream in ("zipf", "traffic"), "with a file as --stream"
+        policies = policy or ALL
+        check_counting(
+            context,
+            objects=(made, "with a made stream"),
+            rate=(made, "with a made stream"),
+            exponent=(stream == "zipf", "with --stream zipf"),
+            affinity=(stream == "zipf", "with --stream zipf"),
+            time_column=(not made, of_file),
+            object_column=(not made, of_file),
+            site_column=(not made, of_file),
+            value_column=(not made, of_file),
+            objective=("hybrid" in policies, "with --policy hybrid"),
+        )
         if runs < 1:
             raise BadArgument(f"{runs} runs: give at least 1")
         if plot is not None and plot.suffix not in (".png", ".svg"):
@@ -78,12 +95,12 @@ def register(app: typer.Typer) -> None:
             "windows": windows, "objective": objective, "overhead": overhead,
             "columns": {ours: theirs for ours, theirs in named.items() if theirs is not None},
         }  # fmt: skip
-        table = compare(stream, policies=policy or ALL, runs=runs, seed=seed, **options)
+        table = compare(stream, policies=policies, runs=runs, seed=seed, **options)
         if plot is not None:
             draw(table, plot)
         if as_json:
-            made = {"stream": stream, **options, "seed": seed, "runs": runs}
-            typer.echo(json.dumps({"options": made, "per_100_windows": table}, indent=2))
+            given = {"stream": stream, **options, "seed": seed, "runs": runs}
+            typer.echo(json.dumps({"options": given, "per_100_windows": table}, indent=2))
             return
         _print(table)
         if plot is not None:

@@ -87,8 +87,8 @@ def store_spec(
     if record["pane_us"] != owned.pane_us and record["batches"]:
         raise LedgerConflict(
             f'pipeline "{record["name"]}" holds panes of {duration_text(record["pane_us"])}, '
-            f"and the spec now says {duration_text(owned.pane_us)}; keep the pane, use another ledger, or delete the data with "
-            'mode="overwrite"'
+            f"and the spec now says {duration_text(owned.pane_us)}; keep the pane, use another "
+            'ledger, or delete the data with mode="overwrite"'
         )
     record.update(spec=text, pane_us=owned.pane_us)
     connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])

@@ -1,0 +1,29 @@
+"""Options that count only beside others: given without them, they are refused."""
+
+from __future__ import annotations
+
+import typer
+
+from muntin.errors import BadArgument
+
+
+def check_counting(context: typer.Context, **conditions: tuple[bool, str]) -> None:
+    """Refuse what was given to a command, and would do nothing.
+
+    Parameters
+    ----------
+    context : of the command
+    conditions : by parameter of the command
+        Whether it counts beside the others, and when it does: "with --serve".
+
+    Raises
+    ------
+    BadArgument
+        Names the option, and when it counts.
+    """
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        counts, when = conditions.get(name, (True, ""))
+        source = context.get_parameter_source(name)
+        if not counts and source is not None and source.name == "COMMANDLINE":
+            raise BadArgument(f"{parameter.opts[0]} counts only {when}")
