@@ -101,6 +101,9 @@ def test_a_large_group_goes_through_the_sampler(n: int) -> None:
     algebra = Quantiles(k=32)
     segment = by_bytes(build(algebra, np.zeros(n, np.int64), [pa.array(values)]))
     _check_bound(algebra, segment, n)
+    sketch = KLL(k=32)
+    sketch.update(values)
+    assert algebra.rank_error == sketch.rank_error()  # what is seen is far below it
     items = segment.tables[0].states["items"]
     assert isinstance(items, Ragged)
     assert len(items.items) < 4 * 32 + 200
