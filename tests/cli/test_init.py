@@ -169,6 +169,13 @@ def test_what_numbers_count_is_told_by_most_of_them(init, name, kind, per_second
     assert (found.time.column, found.time.unit) == (name, unit)
 
 
+def test_how_decimals_are_summed_exactly_is_told(init):
+    paid = pa.array(range(1440)).cast(pa.decimal128(21, 2))
+    found, said = init("d.parquet", pa.table({"at": MINUTES, "k": ["a", "b"] * 720, "paid": paid}))
+    assert "paid" in found.summaries["d"].indicators
+    assert "float64; exact is a field such as CAST(`paid` * 100 AS BIGINT)" in said
+
+
 @pytest.mark.parametrize(("written", "escape"), [('a\\"b', "\\"), ('a""b', None)])
 def test_quotes_within_quotes_are_read_as_they_were_written(init, written, escape):
     rows = [f'{MINUTES[n]},"{written}",{n % 50}' for n in range(200)]

@@ -152,6 +152,12 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
             )
     elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
         found.indicators.append(name)
+        if decimal := re.fullmatch(r"DECIMAL\(\d+,(\d+)\)", kind):
+            digits = int(decimal[1])
+            found.warnings.append(
+                f"decimals of '{name}' are summed as float64; exact is a field such as "
+                f"CAST({in_backticks(name)} * {10**digits} AS BIGINT)"
+            )
     elif kind not in ("VARCHAR", "BOOLEAN", "DATE") and not _is_number(kind):
         found.left_out[name] = f"type {kind}"
     elif distinct > KEY_DISTINCT_SHARE_MAX * rows and rows > 100:
