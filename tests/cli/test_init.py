@@ -241,3 +241,15 @@ def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, c
     assert code == 1
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["d.json", "d.parquet"])
+def test_objects_are_opened_at_any_depth(init, name):
+    deep = {"city": "EWR", "x.y": 7}
+    rows = [{"of": {"at": t, "deep": deep}, "delay": n % 7} for n, t in enumerate(MINUTES)]
+    text = "\n".join(map(json.dumps, rows))
+    found, _ = init(name, pa.Table.from_pylist(rows) if name == "d.parquet" else text)
+    assert found.time.column == "of_at"
+    assert found.fields["of_deep_city"] == "`of`.`deep`.`city`"
+    assert found.fields["of_deep_x.y"] == "`of`.`deep`.`x.y`"
+    assert ("of_deep_city",) in found.summaries["d"].keys

@@ -28,6 +28,7 @@ _READERS = {
 }
 UNREAD = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")  # by DuckDB; Spark reads some of them
 HEAD_BYTES = 1 << 20
+OBJECTS_DEPTH_MAX = 16
 # texts that are of a type to Spark, which takes no others where a CSV file's schema says so
 _TYPES = {
     "bigint": r"[+-]?(0|[1-9]\d{0,17})",
@@ -99,7 +100,8 @@ def sampled(data: Path) -> Sample:
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
     sample.ends = [*itertools.accumulate(map(len, parts))]
     if form == "parquet":
-        sample.left_out = _unusable(data, sample.files, {str(row[0]): row[3] for row in rows})
+        greatest = {str(row[0]): row[3] for row in rows if row[0] not in sample.fields}
+        sample.left_out = _unusable(data, sample.files, greatest)
     sample.columns = {
         str(row[0]): (kinds.get(row[0], str(row[1])), int(row[4] or 0))
         for row in rows
@@ -130,8 +132,7 @@ def _read(
     united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
     table = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
     kinds: dict[str, str] = {}
-    if form == "json":
-        table, sample.fields = _taken_apart(table)
+    table, sample.fields = _taken_apart(table)
     if form == "csv":
         table, kinds = _typed(connection, table, sample.options, partitions_of(data, files))
     sample.table = table
@@ -261,13 +262,18 @@ def count(texts: pa.ChunkedArray, form: str) -> int:
 
 
 def _taken_apart(sample: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-    """What stands in JSON's objects as columns, too, and how Spark's SQL spells it."""
+    """What stands in objects, and in objects in these, as columns, too, and how Spark's SQL spells
+    it."""
     fields = {}
-    for outer in sample.schema:
-        for inner in outer.type if pa.types.is_struct(outer.type) else ():
-            name = f"{outer.name}_{inner.name}"
+    found = [(name, in_backticks(name), sample[name], 0) for name in sample.column_names]
+    for outer, spelled, values, depth in found:  # which grows as objects are met
+        if not pa.types.is_struct(values.type) or depth == OBJECTS_DEPTH_MAX:
+            continue
+        for place, inner in enumerate(values.type):
+            name = f"{outer}_{inner.name}"
+            text = f"{spelled}.{in_backticks(inner.name)}"
+            part = pc.struct_field(values, [place])
+            found.append((name, text, part, depth + 1))
             if name not in sample.column_names and not pa.types.is_nested(inner.type):
-                values = pc.struct_field(sample[outer.name], inner.name)
-                sample = sample.append_column(name, values)
-                fields[name] = f"{in_backticks(outer.name)}.{in_backticks(inner.name)}"
+                sample, fields[name] = sample.append_column(name, part), text
     return sample, fields
