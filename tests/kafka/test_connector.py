@@ -208,7 +208,8 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
     first = told(0, None, '{"orders": {"0": 500}}')  # from where it began nobody says
     then = told(1, {"orders": {"0": 500}}, {"orders": {"0": 510, "1": 7}})
     query = SimpleNamespace(recentProgress=[first])
-    missed = Missed(pipeline({"options": {"failOnDataLoss": False}}).source, before=3)
+    missed_of = pipeline({"options": {"failOnDataLoss": False}}).source
+    missed = Missed(missed_of, before=3)
     missed.took(0, 20)
     missed.took(1, 12)
     assert missed.look(query) == 3
@@ -218,6 +219,15 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
     query.recentProgress.append(again)  # a topic that was made again: Spark reads none of its 4
     missed.took(2, 1)
     assert missed.look(query) == 3 + 5 + 4
+    ends = {"orders": {"0": 600, "1": 9}}
+    query.recentProgress = [
+        told(3, {"orders": {"0": 510, "1": 7}}, ends),
+        told(4, ends, {"orders": {"0": 610, "1": 9}}),
+    ]
+    anew = Missed(missed_of, anew=["orders"])  # and holds more: it is read from where the older was
+    anew.took(3, 90 + 2)
+    anew.took(4, 10)
+    assert anew.look(query) == 510 + 7
     unasked = Missed(pipeline().source)
     unasked.took(1, 12)
     assert unasked.look(query) == 0

@@ -11,7 +11,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -145,13 +145,18 @@ def check_ids(source: SourceSpec | None, read: Mapping[str, Any], there: Mapping
         )
     if _goes_on(source):
         return
-    for name, known in read.get("topics", {}).items():
-        if there and there["topics"].get(name, known) != known:
-            raise SourceError(
-                f"source: topic {name} was deleted and made again since the checkpoint has read "
-                f"it: {anew} it holds now to what is stored; or, to leave out what it holds up to "
-                "the offset where the older one was read, write failOnDataLoss: false"
-            )
+    for name in made_again(read, there):
+        raise SourceError(
+            f"source: topic {name} was deleted and made again since the checkpoint has read "
+            f"it: {anew} it holds now to what is stored; or, to leave out what it holds up to "
+            "the offset where the older one was read, write failOnDataLoss: false"
+        )
+
+
+def made_again(read: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """Topics that are others under a name that was read; both as `ids_of` gives them."""
+    now = there.get("topics", {})
+    return [name for name, known in read.get("topics", {}).items() if now.get(name, known) != known]
 
 
 def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
@@ -263,9 +268,15 @@ class Missed:
     """Offsets that were passed over: retention had taken their records, or they never had one, as
     in topics that are compacted or written in transactions. Looked for where Spark goes on without
     them, `failOnDataLoss: false`, and a query's progress tells from where to where batches went.
+
+    `anew`: topics that were made again before this run. Its first batch passes over what these
+    hold up to where the older ones were read.
     """
 
-    def __init__(self, source: SourceSpec | None, before: int = 0) -> None:
+    def __init__(
+        self, source: SourceSpec | None, before: int = 0, anew: Iterable[str] = ()
+    ) -> None:
+        self._anew = frozenset(anew)
         self._wanted = _goes_on(source)
         self._read: dict[int, int] = {}
         self._looking = threading.Lock()  # batches and signs of life come in threads of their own
@@ -283,19 +294,20 @@ class Missed:
                 reported: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
                 records = self._read.pop(reported["batchId"], None)
                 if records is not None:
-                    self.count += max(0, _passed(reported) - records)
+                    self.count += max(0, _passed(reported, self._anew) - records)
+                    self._anew = frozenset()
         return self.count
 
 
-def _passed(progress: Mapping[str, Any]) -> int:
+def _passed(progress: Mapping[str, Any], anew: Collection[str]) -> int:
     """Offsets from a batch's begin to its end; from 0 of a partition that is new, or was made
-    again, of which Spark reads nothing up to there."""
+    again, of which Spark reads nothing up to there, or up to where the older one was read."""
     passed = 0
     for source in progress.get("sources", ()):
         begun, ended = _offsets(source.get("startOffset")), _offsets(source.get("endOffset"))
         for topic, ends in ended.items() if begun else ():
             for part, end in ends.items():
-                begin = begun.get(topic, {}).get(part, 0)
+                begin = 0 if topic in anew else begun.get(topic, {}).get(part, 0)
                 passed += end - begin if begin <= end else end
     return passed
 

@@ -32,7 +32,7 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
 from muntin.spark.files import local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
-from muntin.spark.kafka import Missed, check_ids, check_topics, ids_of, lag_of
+from muntin.spark.kafka import Missed, check_ids, check_topics, ids_of, lag_of, made_again
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
@@ -92,7 +92,8 @@ class Stream(Running):
         self._restarts = 0
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
-        self._missed = Missed(pipeline.source, before.get("missed", 0))
+        anew = made_again(before.get("kafka", {}), self._ids)
+        self._missed = Missed(pipeline.source, before.get("missed", 0), anew)
         make_folders(df.sparkSession, checkpoint)
         self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
