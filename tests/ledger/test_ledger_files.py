@@ -50,6 +50,20 @@ def test_a_commit_names_a_file_and_readers_get_its_bytes(
     assert writer.sweep(folder, LATER) == 0  # named: it stays, however old
 
 
+def test_a_file_that_the_driver_does_not_see_is_refused_before_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    """As an executor on another machine writes it."""
+    folder = PayloadFolder(str(tmp_path), "p-1")
+    stored = folder.write("s", b"bytes")
+    folder.check_seen(stored.path, stored.nbytes)
+    with pytest.raises(LedgerError, match="here it has 5: name a folder that all machines see"):
+        folder.check_seen(stored.path, 6)
+    folder.delete([stored.path])
+    with pytest.raises(LedgerError, match="here it is not: name a folder that all machines see"):
+        folder.check_seen(stored.path, 5)
+
+
 def test_a_missing_or_damaged_file_is_an_error_never_an_answer(
     ledger: Ledger, folder: PayloadFolder
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -22,9 +24,11 @@ import pytest
 from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
+from muntin.server import workers as module
 from muntin.server.answering import Asked
 from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
+from muntin.server.sending import Pace
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
 from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
@@ -197,6 +201,14 @@ def test_a_statement_beyond_its_memory_is_ended_from_outside(feeder, ledger):
         assert "memory" in refused.json()["error"]["message"]
 
 
+def test_what_all_statements_need_together_ends_them(feeder, ledger, monkeypatch):
+    """Also where each has less than DuckDB would refuse."""
+    told = itertools.count(0, 1 << 30)
+    monkeypatch.setattr(module, "memory_of", lambda _: next(told))
+    with serving(ledger, FOR_EVER) as (_, http):
+        assert "(256 MiB)" in ask(http, heavy()).json()["error"]["message"]
+
+
 def test_a_process_that_dies_is_replaced(feeder, ledger):
     with serving(ledger, FOR_EVER) as (server, http):
         asking = Asking(server, heavy())
@@ -319,6 +331,19 @@ def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
                 read += len(some)
         assert read < 2 << 20  # of more than 4
         made.close()
+
+
+def test_who_reads_a_little_now_and_then_is_cut():
+    """Each wait is short enough, and all of them are too long for what was sent."""
+
+    async def reads():
+        pace = Pace(ServerLimits(write_stall_seconds=0.5))
+        for _ in range(10):
+            async with pace.waiting():
+                await asyncio.sleep(0.1)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(reads())
 
 
 def test_unread_answers_are_bounded_in_number(feeder, ledger):
