@@ -10,6 +10,8 @@ from muntin.select.engine import Engine
 # text with the refused place between » «, code, part of the message, part of the remedy
 WRONG = [
     ("SELECT »dely« FROM trend(busiest)", "unknown_column", "trend(busiest)", "columns: window_st"),
+    ("SELECT 1 FROM orders WHERE »at« > '2026-01-01'", "unknown_column", "'at'", "FOR LAST"),
+    ("SELECT 1 FROM orders WHERE »at« = 'x'", "unknown_column", "'at'", "a text is written 'at'"),
     ("SELECT »tme« FROM orders(driver)", "unknown_column", "no column 'tme'", "'time'"),
     ("SELECT X1.»tipp« FROM vector 1.4", "unknown_column", "in vector 1.4", "'tip'"),
     (
@@ -82,6 +84,7 @@ WRONG = [
     ("SELECT »`«a` FROM t", "character", "U+0060", '"name"'),
     ("SELECT a b »c« FROM orders(driver)", "syntax", "'c' was not expected", ""),
     ("SELECT 1 FROM orders(driver) »GROUP« ORDER BY 1", "syntax", "or BY, is missing", ""),
+    ("SELECT 1 FROM »order«(driver)", "syntax", "a summary, a table function", '"order"'),
     ("SELECT FROM orders(driver)", "syntax", "no columns", "*"),
     ("»*«", "statement", "starts with SELECT", ""),
     ("   ", "syntax", "empty", "SELECT"),

@@ -16,7 +16,7 @@ import pytest
 import muntin
 from muntin.client import Backoff, ServerError
 from muntin.client.answers import update_of
-from muntin.errors import BadArgument, SelectError
+from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.select.result import Result
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
@@ -179,6 +179,13 @@ def test_who_never_answered_is_told_so():
 def test_what_is_no_server_is_told(url):
     with pytest.raises(BadArgument, match="is no server: "):
         muntin.connect(url)
+
+
+def test_a_ledger_and_a_server_that_were_mistaken_for_each_other():
+    with pytest.raises(BadArgument, match=r"a ledger is read by muntin\.open"):
+        muntin.connect("sqlite:///orders.db")
+    with pytest.raises(LedgerError, match=r"not a ledger: muntin\.connect asks it"):
+        muntin.open("http://127.0.0.1:8787")
 
 
 @pytest.mark.parametrize(

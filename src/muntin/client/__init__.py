@@ -57,7 +57,10 @@ class Client:
         except (TypeError, ValueError) as problem:  # of an IPv6 address
             raise BadArgument(f"{url!r} is no server: {problem}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadArgument(f"{url!r} is no server: write for example http://127.0.0.1:8787")
+            raise BadArgument(
+                f"{url!r} is no server: write for example http://127.0.0.1:8787; a ledger is read "
+                "by muntin.open"
+            )
         token = (token or "").strip()  # of a file
         if not (token.isascii() and token.isprintable()):
             raise BadArgument("the token is none: it holds a line break, or what is not ASCII")

@@ -58,6 +58,8 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         return temporary(rest)
     if scheme in ("postgresql", "postgres", "redis", "rediss"):
         return _open_shared(url, create, redis=scheme.startswith("redis"))
+    if scheme in ("http", "https"):
+        raise LedgerError(f"{shown_url(url)!a} is a server, not a ledger: muntin.connect asks it")
     if scheme != "sqlite":
         raise LedgerError(
             f"there is no ledger of kind {ascii(scheme)[:40]} in {shown_url(url)!a}; {_FORMS}"

@@ -159,11 +159,13 @@ def _spread_of(node: exp.Column) -> exp.Anonymous | None:
     return around if around.expressions and around.expressions[0] is part else None
 
 
-def _or_text(node: exp.Column) -> str:
-    """Of a name beside =, IN and the like: whoever wrote it may have meant a text."""
-    if isinstance(node.parent, exp.Predicate) and not node.table:
-        return f"; a text is written '{node.name[:64]}'"
-    return ""
+def _or_else(node: exp.Column) -> str:
+    """Of a name beside =, <, IN and the like: a text may have been meant, or the events' time."""
+    if not isinstance(node.parent, exp.Predicate) or node.table:
+        return ""
+    if isinstance(node.parent, (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)):
+        return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
+    return f"; a text is written '{node.name[:64]}'"
 
 
 class ColumnResolver:
@@ -436,6 +438,6 @@ class ColumnResolver:
         return self._error(
             node.this,
             f"no column '{node.name[:64]}' in {where}",
-            did_you_mean(node.name, names, "columns") + _or_text(node),
+            did_you_mean(node.name, names, "columns") + _or_else(node),
             code="unknown_column",
         )

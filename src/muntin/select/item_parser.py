@@ -158,7 +158,8 @@ class ItemParser:
             return text, self._span(at, at + 1)
         is_word = not self._is(at, TokenType.STRING) and _WORD.match(text)
         if not is_word or text.lower() in _NOT_ITEMS:
-            raise self._error(at, f"{what} is missing", "e.g. FROM orders(driver)")
+            quoted = f'; as a name, a word of SQL stands in quotes: "{text}"' if is_word else ""
+            raise self._error(at, f"{what} is missing", f"e.g. FROM orders(driver){quoted}")
         return text, self._span(at, at + 1)
 
     def joined(self, parts: Sequence[FromItem]) -> FromItem:
