@@ -32,7 +32,7 @@ from muntin.server.sending import Pace
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES
 from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
-from tests.server.conftest import PATIENCE_SECONDS, until
+from tests.server.conftest import PATIENCE_SECONDS, fed_server, until
 from tests.server.test_live import Live
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -199,6 +199,12 @@ def test_a_statement_beyond_its_memory_is_ended_from_outside(feeder, ledger):
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "limit"
         assert "memory" in refused.json()["error"]["message"]
+
+
+def test_a_ledger_of_this_process_has_the_same_limits():
+    with fed_server(limits=ServerLimits(statement_seconds=0.5)) as server:
+        refused = ask(httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS), heavy())
+        assert "longer than 0.5 s" in refused.json()["error"]["message"]
 
 
 def test_what_all_statements_need_together_ends_them(feeder, ledger, monkeypatch):

@@ -93,7 +93,8 @@ def make_app(
     is so, nothing is ready.
     """
     limits = limits or ServerLimits()
-    reader = addition.reader if addition else Reader(ledger)
+    one = limits.of_statement(limits.statements_at_once)
+    reader = addition.reader if addition else Reader(ledger, limits=one)
     statements = Statements(reader, limits)
     feeds = Feeds(reader, statements, limits)
     feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)

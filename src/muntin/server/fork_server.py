@@ -12,7 +12,6 @@ import threading
 from dataclasses import asdict
 
 from muntin.ledger.sqlite import SqliteLedger
-from muntin.select.limits import Limits
 from muntin.server.limits import ServerLimits
 from muntin.server.worker import BEGIN, END, LENGTH, WARM
 
@@ -21,19 +20,11 @@ class ForkServer:
     """Starts workers over one ledger. Its blocking calls are for threads."""
 
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
-        share = limits.statements_memory_bytes // 4
+        one = limits.of_statement(concurrent=1)
         self._settings = {
             "ledger": ledger.address,
-            "cache_bytes": share,
-            "limits": asdict(
-                Limits(
-                    seconds=limits.statement_seconds,
-                    memory_bytes=2 * share,
-                    result_bytes=share,
-                    cache_bytes=share,
-                    concurrent=1,
-                )
-            ),
+            "cache_bytes": one.cache_bytes,
+            "limits": asdict(one),
         }
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

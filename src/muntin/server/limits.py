@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muntin.select.limits import Limits
+
 KIB = 1024
 
 
@@ -103,6 +105,17 @@ class ServerLimits:
     """Shortest time between two pushes of a statement that moves."""
     quiet_seconds: float = 2.0
     """The state is pushed at least so often: silence means that the connection is lost."""
+
+    def of_statement(self, concurrent: int) -> Limits:
+        """Where so many statements are answered at the same time by one process."""
+        share = self.statements_memory_bytes // 4
+        return Limits(
+            seconds=self.statement_seconds,
+            memory_bytes=2 * share,
+            result_bytes=share,
+            cache_bytes=share,
+            concurrent=concurrent,
+        )
 
 
 class TokenBucket:
