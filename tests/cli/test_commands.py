@@ -241,6 +241,12 @@ def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
     assert muntin("check")[0] == 2
 
 
+@pytest.mark.parametrize("rate", ["nan", "inf", "1e300"])
+def test_a_rate_that_is_none_is_refused(muntin, rate):
+    code, _, err = muntin("capacity", "p.yaml", "--rate", rate)
+    assert (code, "--rate" in err) == (2, True)
+
+
 def test_help_names_every_command(muntin):
     code, out, _ = muntin("--help")
     assert code == 0

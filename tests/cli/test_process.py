@@ -79,6 +79,16 @@ def test_a_reader_that_stops_reading_is_told_nothing(ledger):
     assert process.returncode == 1  # as other commands: it was not read to its end
 
 
+@pytest.mark.parametrize(("closed", "asked"), [(">&-", PLAIN), ("2>&-", PLAIN), ("<&-", "-")])
+def test_streams_that_are_closed_are_empty_ones(ledger, closed, asked):
+    words = [sys.executable, "-m", "muntin", "query", "-f", "csv", "-l", ledger, asked]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *words]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=300)
+    assert done.stdout == ("origin,count,delay\nEWR,2,5\nJFK,1,2\n" if closed == "2>&-" else "")
+    assert done.stderr.startswith("error: the statement is empty" if asked == "-" else "")
+    assert done.stderr.count("\n") <= 2
+
+
 def test_ctrl_c_while_the_command_line_is_imported_is_a_clean_end():
     code = """
 import sys

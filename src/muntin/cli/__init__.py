@@ -76,6 +76,9 @@ class _NotNeeded:
 
 def command_line() -> None:
     """`muntin` in a shell: `main` in a process of its own."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: else a ledger may be opened under its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     if sys.argv[1:2] and sys.argv[1] in ONLY_ASK:
         _ask_and_leave()
     try:

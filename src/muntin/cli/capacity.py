@@ -11,7 +11,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def capacity(
         pipeline: Path = typer.Argument(help="The pipeline file."),
-        rate: float = typer.Option(..., "--rate", "-r", min=0.001, help="Events a second."),
+        rate: float = typer.Option(
+            ..., "--rate", "-r", min=0.001, max=1e12, help="Events a second."
+        ),
         keys: list[str] = typer.Option(
             [],
             "--keys",

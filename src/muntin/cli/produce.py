@@ -22,7 +22,11 @@ def register(app: typer.Typer) -> None:
         topic: str = typer.Option(..., "--topic", "-t", help="Where to."),
         servers: str = typer.Option("localhost:9092", "--servers", help="The broker's addresses."),
         rate: float | None = typer.Option(
-            None, "--rate", min=0.001, help="Records a second; by default as many as it takes."
+            None,
+            "--rate",
+            min=0.001,
+            max=1e9,
+            help="Records a second; by default as many as it takes.",
         ),
         records: int | None = typer.Option(None, "--records", "-n", min=0, help="At most so many."),
         option: list[str] = typer.Option(
