@@ -80,6 +80,16 @@ def test_state_there_and_back() -> None:
     assert json.loads(again.to_bytes())["top"] == ["a"]
 
 
+def test_what_was_said_to_another_of_the_same_epoch_makes_all_be_asked_anew() -> None:
+    """Restored twice from one state: the first had given out factors that the second never knew."""
+    coordinator = settled()
+    epoch, version = coordinator.epoch, coordinator.sites["n"].version
+    assert coordinator.receive("n", Push(epoch, version + 1, 1, (("a", 3),), 1), 1) == []
+    assert coordinator.epoch > epoch + 1000
+    assert {type(message) for _, message in coordinator.tick(1)} == {Request}
+    assert not coordinator.answer().valid
+
+
 @pytest.mark.parametrize(
     "change",
     [
