@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muntin.errors import MuntinError
 from muntin.summaries import (
@@ -116,8 +119,6 @@ GIVEN = {
     "sample_items": [1] * 9, "sample_times": list(range(9)), "low": 0.0, "high": 1.0, "start": 0,
 }  # fmt: skip
 """What else is given: by name of the parameter."""
-CHECKED = {"update_hashed", "ranked"}
-"""What one summary asks another, of arguments that it has checked."""
 
 
 def _made(of: Any) -> Any:
@@ -141,10 +142,10 @@ def _others(made: Any, name: str) -> dict[str, Any]:
     if name == "from_datasketches":
         bare = made if type(made) is not REQ else REQ(dtype="float32")
         return {"data": bare.to_datasketches()}
-    given = {"data": made.to_bytes(), "other": made, "shards": [made]}
-    given |= {key: [made] for key in ("sketches", "windows", "summaries")}
+    others = {"data": made.to_bytes(), "other": made, "shards": [made]}
+    others |= {key: [made] for key in ("sketches", "windows", "summaries")}
     matrix = type(made).__name__ in ("VectorMatrix", "SketchedMatrix")
-    return given | ({"keys": ["key"]} if matrix and name == "new" else {})
+    return others | ({"keys": ["key"]} if matrix and name == "new" else {})
 
 
 def _methods(made: Any) -> Iterator[tuple[str, bool]]:
@@ -152,7 +153,7 @@ def _methods(made: Any) -> Iterator[tuple[str, bool]]:
     yield "new", False
     for name in dir(type(made)):
         found = inspect.getattr_static(type(made), name)
-        if name.startswith("_") or name in CHECKED or isinstance(found, property):
+        if name.startswith("_") or isinstance(found, property):
             continue
         if isinstance(found, classmethod | staticmethod):
             yield name, False
@@ -164,11 +165,11 @@ def _try(made: Any, name: str, *, bound: bool) -> Iterator[str]:
     """What is wrong with a method's errors."""
     whose = made if bound else type(made)
     parameters = inspect.signature(type(made) if name == "new" else getattr(whose, name)).parameters
-    given = {**GIVEN, **_others(made, name)}
-    given = {
-        key: given[key]
+    known = {**GIVEN, **_others(made, name)}
+    needed = {
+        key: known[key]
         for key, one in parameters.items()
-        if one.default is one.empty and key in given
+        if one.default is one.empty and key in known
     }
     before = made.to_bytes() if bound else b""
     for parameter in parameters.values():
@@ -178,7 +179,7 @@ def _try(made: Any, name: str, *, bound: bool) -> Iterator[str]:
             copy = made.copy() if bound else type(made)
             method = copy if name == "new" else getattr(copy, name)
             try:
-                method(**{**given, parameter.name: value})
+                method(**{**needed, parameter.name: value})
             except MuntinError as error:
                 if bound and copy.to_bytes() != before:
                     yield f"{name}({parameter.name}={value!r:.60}) changed something: {error}"
@@ -215,3 +216,57 @@ def test_a_map_refuses_by_name(kind: Any) -> None:
                 pass
             except Exception as error:
                 pytest.fail(f"{method.__name__}({value!r:.60}): {type(error).__name__}: {error}")
+
+
+NUMBERS = [
+    [], [0], [1, 2, 2, 900], [-1, 2**40], [2**63 - 1, -(2**63)], [0.5, -0.0], [1e308, -1e308],
+    [float("inf"), -float("inf")], [None], list(range(300)),
+]  # fmt: skip
+ITEMS = [*NUMBERS, ["a", "", "é", "a\0b"], [b"a", b"\xff"], ["x" * 200], [True], "ab", 7]
+TIMES = [[], [0], [5, 6, 7, 5_000], [10**6, 1], [-5, -4], list(range(0, 3_000, 10)), 50, 2**63 - 1]
+COUNTS = [None, 0, 1, 5, 2**62, [1], [0, 3, 2**61, 7], [2**63 - 1, 2**63 - 1]]
+HASHES = [np.array(h, np.uint64) for h in ([], [0, 1, 2**64 - 1], range(300))]
+BATCHES = [
+    pa.table({name: pa.array(values) for name, values in columns.items()})
+    for columns in (
+        {"key": [1, None], "x": [2**63 - 1, -(2**63)]},
+        {"key": ["a", None], "x": [1e308, None], "y": [1, 2]},
+        {"key": [1, 1], "x": [2**63 - 1, 2**63 - 1], "y": [None, 1.5]},
+        {"key": range(300), "x": range(300), "y": range(300)},
+    )
+]
+CALLS = {
+    "items": ITEMS, "keys": ITEMS, "values": NUMBERS, "weights": COUNTS, "intervals": COUNTS,
+    "ranks": NUMBERS, "times": TIMES, "now": TIMES[-2:], "until": [-5, 0, 6, 10**6, 2**63 - 1],
+    "late_before": [-(2**63), 0, 10**6], "nulls": [0, 3, 2**63 - 1], "hashes": HASHES,
+    "item_type": [None, "text", "integers"], "batch": BATCHES, "key": ["key", "x", ("y", "key")],
+    "name": ["x", "y", "z"], "type": [None, "int64", "float64"],
+}  # fmt: skip
+"""What is given in any order: by name of the parameter."""
+KEPT = {"copy", "to_bytes", "to_datasketches", "hashes"}
+
+
+@pytest.mark.parametrize("of", [*MAKERS, *MORE, "Fingerprint of ranks"])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_whatever_is_called_its_bytes_are_read_again(of: Any, data: st.DataObject) -> None:
+    makers: dict[Any, Any] = {**MAKERS, **MORE}
+    made = makers[of][0]() if of in makers and data.draw(st.booleans()) else _made(of)
+    calls = {}
+    for name, bound in _methods(made):
+        needs = inspect.signature(getattr(made, name)).parameters if bound else {}
+        if bound and name not in KEPT and needs.keys() <= {*CALLS, "other"}:
+            calls[name] = needs
+    others = [made.copy(), _made(of)]
+    for _ in range(data.draw(st.integers(1, 5))):
+        name = data.draw(st.sampled_from(sorted(calls)))
+        arguments = {
+            key: data.draw(st.sampled_from(others if key == "other" else CALLS[key]))
+            for key in calls[name]
+        }
+        with contextlib.suppress(MuntinError):
+            getattr(made, name)(**arguments)
+        written = made.to_bytes()
+        again = type(made).from_bytes(written)
+        assert again.to_bytes() == written, (name, arguments)
+        others.append(again)

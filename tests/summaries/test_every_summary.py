@@ -49,6 +49,12 @@ def _of_shard(summary: Any, values: np.ndarray) -> None:
     summary.update(values, times, until=int(times.min()) + 5)
 
 
+def _of_shard_again(until: int) -> None:
+    shard = PeriodicShard(HyperCalm(200_000, 10, 5, 10), ["item"])
+    shard.update([1, 2], [6, 7], until=9)
+    shard.update([1], [5], until=until)
+
+
 def _table(summary: Any, values: np.ndarray) -> None:
     summary.update(pa.table({"key": values, "x": values}))
 
@@ -169,6 +175,13 @@ def test_a_decimal_is_the_nearest_float(kind: type) -> None:
         (lambda: CountMin().update(["\ud800"]), "surrogates not allowed"),
         (lambda: SpaceSaving().update(np.array(["\ud800"])), "surrogate"),
         (lambda: PeriodicShard(HyperCalm(200_000, 10, 5, 10), ["\ud800"]), "is not Unicode text"),
+        (
+            lambda: PeriodicShard(HyperCalm(200_000, 10, 5, 10), ["item"], 1, 3).update(
+                [1, 2, 3, 4, 5, 6], [1] * 6, until=0
+            ),
+            "is of shard [02], and this is shard 1 of 3",
+        ),
+        (lambda: _of_shard_again(until=3), "until=3, and events up to 7 were folded already"),
         (lambda: KLL.merged(None), "cannot merge a NoneType: give a list of KLL"),
         (lambda: KLL.merged([]), "no KLL to merge"),
         (lambda: KLL.merged(["a"]), "cannot merge a str into a KLL"),
@@ -185,6 +198,13 @@ def test_a_decimal_is_the_nearest_float(kind: type) -> None:
 def test_what_makes_no_sense_is_named(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(MuntinError, match=said):
         call()
+
+
+@pytest.mark.parametrize("kind", [KLL, DyadicQDigest, CountMin, SpaceSaving])
+def test_one_weight_stands_for_all_also_for_none(kind: type) -> None:
+    summary = MAKERS[kind][0]()
+    summary.update([], 5)
+    assert summary.to_bytes() == MAKERS[kind][0]().to_bytes()
 
 
 def test_numbers_and_instants_of_numpy_are_as_those_of_python() -> None:

@@ -289,3 +289,16 @@ def test_a_sum_beyond_its_type_is_named_by_a_key_that_python_cannot_hold():
     summary = counted(years_before, x=pa.array([2**63 - 1] * 2))
     with pytest.raises(SummaryOverflow, match="k '-100000000000000000 us since 1970'"):
         summary.table("k")
+
+
+def test_nothing_but_nulls_decides_no_type_beside_large_numbers() -> None:
+    """Whose sums may need more than 64 bits: they are made another way."""
+    made = VectorMatrix(["k"], ["x", "y"])
+    made.update(pa.table({"k": [1, 1], "x": pa.nulls(2), "y": [2**62, 2**62 - 1]}))
+    again = VectorMatrix.from_bytes(made.to_bytes())
+    for matrix in (made, again):
+        assert matrix.indicators == {"x": None, "y": "int64"}
+        matrix.update(pa.table({"k": [1], "x": [1.5], "y": [0]}))
+        assert matrix.table("k")["x"].to_pylist() == [1.5]
+        assert matrix.nulls == {"x": 2, "y": 0}
+    assert again.to_bytes() == made.to_bytes()

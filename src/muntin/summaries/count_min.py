@@ -180,7 +180,7 @@ class CountMin(Copied):
         amounts = as_weights(weights, len(hashes))
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
         if self._heavy is not None:
-            self._heavy.update_hashed(items, hashes, amounts)
+            self._heavy._update_hashed(items, hashes, amounts)
         limit = self._limit if total > self._limit else kernels.LIMIT_MAX
         clamped = kernels.add(self._cells, hashes, amounts, limit, self.conservative)
         self._saturated |= bool(clamped)
@@ -226,7 +226,7 @@ class CountMin(Copied):
         """
         if self._heavy is None:
             raise BadArgument("this CountMin keeps no items: make it with track=k, k above 0")
-        return self._heavy.ranked(k, lambda items: self.estimate(items).upper)
+        return self._heavy._ranked(k, lambda items: self.estimate(items).upper)
 
     def merge(self, other: Self) -> None:
         """Add another sketch of the same parameters and seed.

@@ -125,7 +125,7 @@ def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
         weight.
     """
     heavy = as_weights(weights, len(column))
-    if len(heavy) < len(column):
+    if len(heavy) != len(column):  # one for all
         heavy = np.repeat(heavy, len(column))
     if len(column):
         bounds_of(column)  # a NaN is refused even where its weight is 0

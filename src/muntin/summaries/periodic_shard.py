@@ -88,14 +88,22 @@ class PeriodicShard(Copied):
         Raises
         ------
         BadArgument
-            Items of another type than before, nulls, other lengths. The state is then unchanged.
+            Items of another type than before or of another shard, nulls, other lengths; a boundary
+            before what was folded. The state is then unchanged.
         """
         until = integer_in("until", until, INT64_MIN, INT64_MAX)
         late_before = integer_in("late_before", late_before, INT64_MIN, INT64_MAX)
-        nulls = integer_in("nulls", nulls, 0, INT64_MAX)
+        nulls = integer_in("nulls", nulls, 0, INT64_MAX - self._nulls)
         array = _plain(as_items(items))
         at = as_times(times, len(array))
         hashes = hash_items(array, SHARD_SEED)
+        shards = shards_of(hashes, self.shards)
+        if (shards != self.shard).any():
+            first = int((shards != self.shard).argmax())
+            raise BadArgument(
+                f"the item at position {first} is of shard {shards[first]}, and this is shard "
+                f"{self.shard} of {self.shards}: deal items out by `shards_of`"
+            )
         late = at < late_before
         late_count = int(late.sum())
         if late_count:
@@ -110,6 +118,12 @@ class PeriodicShard(Copied):
         if order is not None:
             array, at, hashes = array.take(pa.array(order)), at[order], hashes[order]
         cut = int(np.searchsorted(at, until, side="left"))
+        last = self._calm.last_time
+        if cut < len(at) and last is not None and at[cut] <= last:
+            raise BadArgument(
+                f"until={until}, and events up to {last} were folded already: give no lower "
+                "boundary than before, and as late_before that of the update before"
+            )
         self._calm.update(array[:cut], at[:cut])
         if cut:  # a slice would keep what was folded in memory
             rest = pa.array(np.arange(cut, len(array)))

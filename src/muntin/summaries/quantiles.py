@@ -135,7 +135,8 @@ class KLL(Copied):
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was compacted yet, so that answers are exact."""
+        """Whether nothing was compacted yet, so that answers are exact. After a weight above 1
+        nobody knows: it is stored as powers of two, as what was compacted is."""
         return self._stack.height == 1
 
     def update(self, values: Any, weights: Any = None) -> None:

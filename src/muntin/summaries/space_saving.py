@@ -145,9 +145,9 @@ class SpaceSaving(Copied):
         """
         array = as_items(items)
         hashes = hash_items(array, self.seed)
-        self.update_hashed(array, hashes, as_weights(weights, len(hashes)))
+        self._update_hashed(array, hashes, as_weights(weights, len(hashes)))
 
-    def update_hashed(self, items: Any, hashes: np.ndarray, weights: np.ndarray) -> None:
+    def _update_hashed(self, items: Any, hashes: np.ndarray, weights: np.ndarray) -> None:
         """As `update`, for a caller that has `hash_items(items, seed)` and `as_weights` already."""
         total = added(self._total, total_of(weights, len(hashes)), "space_saving")
         if not len(hashes):
@@ -193,9 +193,9 @@ class SpaceSaving(Copied):
             item; value, lower, upper (int64, value = upper); guaranteed (bool: surely among the
             k heaviest of the whole stream). Heaviest first; equal ones by lower, then by item.
         """
-        return self.ranked(k)
+        return self._ranked(k)
 
-    def ranked(
+    def _ranked(
         self, k: int | None, at_most: Callable[[pa.Array], np.ndarray] | None = None
     ) -> pa.Table:
         """As `top`, where `at_most` knows of items that they weigh no more."""

@@ -101,8 +101,16 @@ def built(algebra: Sums, keys: Sequence[Key], batch: pa.RecordBatch) -> Segment:
     columns = {name: batch.column(name) for key in keys for name in key}
     values = [batch.column(name) for name, _ in algebra.indicators]
     segment = build(algebra, np.zeros(len(batch), np.int64), values, ((), *keys), columns)
-    tables = list(segment.tables[:1])
-    for table in segment.tables[1:]:  # what had no value is counted in the total alone
-        states = {n: None if n.endswith(".nulls") else c for n, c in table.states.items()}
+    # nothing but nulls decides no type here, and what had no value is counted in the total alone
+    undecided = {
+        f"{n}.{of}" for n, kind in algebra.indicators if kind is None for of in ("sum", "beyond")
+    }
+    tables = []
+    for table in segment.tables:
+        states = {
+            name: None if table.by and name.endswith(".nulls") else column
+            for name, column in table.states.items()
+            if name not in undecided
+        }
         tables.append(replace(table, states=states))
-    return replace(segment, tables=tuple(tables))
+    return replace(segment, algebra=algebra, tables=tuple(tables))
