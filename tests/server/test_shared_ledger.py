@@ -8,6 +8,7 @@ import pytest
 
 from muntin.client import Client
 from muntin.ledger import open_ledger
+from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
 from tests.store_servers import PostgresServer, RedisServer
@@ -39,7 +40,9 @@ def test_a_subscriber_goes_from_server_to_server_and_a_paused_store_makes_answer
     feeder = Feeder(feeding)
     for _ in range(3):
         feeder.minute()
-    servers = [Server(ledger, port=0) for ledger in opened]
+    # one process for statements: another would not have in memory what this one has answered from
+    limits = ServerLimits(statements_at_once=1)
+    servers = [Server(ledger, port=0, limits=limits) for ledger in opened]
     for server in servers:
         server.start()
     clients = [Client(server.url) for server in servers]
@@ -62,6 +65,8 @@ def test_a_subscriber_goes_from_server_to_server_and_a_paused_store_makes_answer
         assert seen == closed[closed.index(seen[0]) :]
         assert len(seen) > 8
 
+        # those with kernels take the place of the first, and know nothing of what these have read
+        until(lambda: servers[0].app.state.statements.runner._is_warm)
         answer = clients[0].sql(SELECT)
         assert not answer.stale
         store.signal(signal.SIGSTOP)
