@@ -159,6 +159,14 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         ------
         BadArgument
             No item comes twice in the sample, or times go backwards.
+
+        Examples
+        --------
+        >>> items, times = ["poller"] * 20, [beat * 30_000_000 for beat in range(20)]
+        >>> calm = HyperCalm.for_stream(items[:10], times[:10])  # what came first, or yesterday
+        >>> calm.update(items, times)
+        >>> calm.top(1)["periodicity"].to_pylist()
+        [19]
         """
         array = as_items(sample_items)
         times = as_times(sample_times, len(array))
