@@ -54,6 +54,8 @@ def test_windows_are_described_where_a_kind_has_them() -> None:
     ("text", "message", "remedy"),
     [
         ("DESCRIBE ordrs", "no summary or standing query", "did you mean 'orders'"),
+        ("DESCRIBE orders(driver)", "no summary", "did you mean 'orders'"),
+        ('DESCRIBE "a""b"', "query 'a\"b'", "there are: orders"),
         ("SHOW COLUMNS", "starts with SELECT", "DESCRIBE <name>"),
         ("SELECT driver FROM orders", "one row", "FROM orders(driver)"),
         ("SELECT 1 FROM orders(driver) WHERE count > 1 FOR ALL", "does not follow", "after a summ"),

@@ -83,6 +83,7 @@ def test_bounds_are_told_in_words():
         ("query", {}, "needs select"),
         ("describe", {"name": "orders", "more": 1}, "no argument 'more'"),
         ("describe", {"name": "nothing"}, "nothing"),
+        ("describe", {"name": "orders(x)"}, "no summary or standing query 'orders(x)'"),
         ("drop", {}, "there is no tool 'drop'"),
     ],
 )

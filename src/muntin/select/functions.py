@@ -83,8 +83,8 @@ class TableFunction:
         _check_totals(info, table)
         assert self.question is not None  # noqa: S101 (as above)
         question = self.question(arguments)
-        if isinstance(question, WeightOf):
-            _check_items(arguments, table)
+        if isinstance(question, WeightOf | Contains):
+            _check_items(arguments, summary.algebra, table)
         answered = summary.algebra.answer(table, question)
         values = values_of_rows(summary.algebra, table)
         if info.by:  # a key whose events have no value is not there
@@ -141,15 +141,19 @@ def values_of_rows(algebra: Algebra, table: Table) -> np.ndarray:
     return found
 
 
-def _check_items(asked: tuple[Argument, ...], table: Table) -> None:
+def _check_items(asked: tuple[Argument, ...], algebra: Algebra, table: Table) -> None:
     """A hash of '4' is not that of 4: asking for the other type would find nothing, silently."""
-    kept = table.items.columns[0].type if table.items is not None else pa.null()
-    if pa.types.is_null(kept) or isinstance(asked[0], int) == pa.types.is_integer(kept):
+    if isinstance(algebra, Fingerprints):
+        known, whole = algebra.items is not None, algebra.items == "integers"
+    else:
+        kept = table.items.columns[0].type if table.items is not None else pa.null()
+        known, whole = not pa.types.is_null(kept), pa.types.is_integer(kept)
+    if not known or isinstance(asked[0], int) == whole:
         return
     raise BadArgument(
-        "items of this summary are integers: write 4, not '4'"
-        if pa.types.is_integer(kept)
-        else "items of this summary are texts: write '4', not 4"
+        f"items of this summary are integers: write 4, not {_said(asked[0])}"
+        if whole
+        else f"items of this summary are texts: write '{asked[0]}', not {asked[0]}"
     )
 
 
@@ -185,7 +189,7 @@ def _numbers(what: str, low: float | None = None, high: float | None = None) -> 
 
 def _items(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     if not arguments:
-        raise ArgumentError(0, "the items are missing", "e.g. frequency(calls, 'd1', 'd2')")
+        raise ArgumentError(0, "the items are missing")
     kinds = {str if isinstance(a, str) else int for a in arguments}
     for index, value in enumerate(arguments):
         if isinstance(value, bool) or not isinstance(value, str | int):

@@ -24,7 +24,8 @@ from muntin.times import instant_text
 
 _SHOW = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*\Z", re.IGNORECASE)
 _DESCRIBE = re.compile(
-    r'\s*DESC(?:RIBE)?\s+(?:"(?P<quoted>[^"]+)"|(?P<plain>[\w-]+))\s*;?\s*\Z', re.IGNORECASE
+    r'\s*DESC(?:RIBE)?\s+(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<plain>.+?))\s*;?\s*\Z',
+    re.IGNORECASE | re.DOTALL,
 )
 _MOMENT = pa.timestamp("us", "UTC")
 _TABLES = pa.schema(
@@ -72,13 +73,14 @@ def listed(
     found = _DESCRIBE.match(text)
     if found is None:
         return None
-    name = found["quoted"] or found["plain"]
+    part = "quoted" if found["quoted"] else "plain"
+    name = found[part].replace('""', '"')
     info, query = named(name, summaries), named(name, queries)
     if info is not None:
         return _table(_COLUMNS, _of_summary(info, span_of))
     if query is not None:
         return _table(_COLUMNS, _of_query(query.name, columns_of(query)))
-    place = Span(found.start("quoted" if found["quoted"] else "plain"), len(name))
+    place = Span(found.start(part), len(found[part]))
     remedy = did_you_mean(name, [*summaries, *queries])
     raise problem_at(
         text, place, f"no summary or standing query '{name[:64]}'", remedy, "unknown_name"

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from muntin.errors import BadArgument
+from muntin.select.syntax import quoted
 from muntin.server.answering import JSON, Asked
 from muntin.server.http import Http
 from muntin.server.limits import KIB, ServerLimits
@@ -135,7 +136,7 @@ class Agents:
         return {"summaries": found["summaries"], "queries": found["queries"]}
 
     async def _describe(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
-        found = await self._select(request, f"DESCRIBE {given['name']}", ROWS_MAX)
+        found = await self._select(request, f"DESCRIBE {quoted(given['name'])}", ROWS_MAX)
         return {"columns": found["columns"], "rows": found["rows"]}
 
     async def _query(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
