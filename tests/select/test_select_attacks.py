@@ -331,7 +331,7 @@ TOO_MUCH = {
     "function depth": "SELECT " + "abs(" * 40 + "1" + ")" * 40,
     "casts": "SELECT 1" + "::INT" * 60,
     "is": "SELECT 1" + " IS NULL" * 60,
-    "equals": "SELECT 1" + " = 1" * 120,
+    "equals": "SELECT 1" + " = (1" * 40 + ")" * 40,
     "literal": f"SELECT '{'x' * 1025}'",
     "name": f'SELECT "{"x" * 1025}"',
     "text": "SELECT 1" + " " * 4096,

@@ -125,6 +125,16 @@ def test_rows(engine: Engine, text: str) -> None:
     assert rows(engine, text) == BY_HAND[text]
 
 
+def test_a_with_query_never_stands_for_a_from_item() -> None:
+    """Whatever names DuckDB has for tables of ours."""
+    made = Engine(catalog())
+    for name in ("t1", "t2", "cells", "driver"):
+        asked = "SELECT min(upper(driver)) FROM orders(driver)"
+        text = f"WITH {name} AS (SELECT 'x' AS driver) {asked}"
+        assert rows(made, text) == [["D1"]]
+    made.close()
+
+
 PLAIN = [
     "SELECT driver, area, time, served FROM cells ORDER BY time DESC LIMIT 3 OFFSET 1",
     "SELECT area, sum(count) AS n, avg(time / count), min(paid), max(tip), "

@@ -147,6 +147,7 @@ _UNITS = frozenset(
 _NUMBER = re.compile(r"\d{1,60}(\.\d{0,60})?([eE][+-]?\d{1,3})?\Z", re.ASCII)
 _ZONED = re.compile(r"\s*\d{4}-\d\d?-\d\d?[ T]\d\d?:[\d:.]+ ?[+-](?!00)[\d:]+\s*\Z")
 _DIGITS_MAX = 38
+_PAIRS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _LISTS = ("expressions", "ifs", "partition_by")
 _CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
 _FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "ROWS", "RANGE"))
@@ -340,6 +341,15 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
             raise problem_at(statement.text, _place(node), message, remedy, "value")
 
 
+def _check_pair(statement: Statement, node: exp.Binary) -> None:
+    """DuckDB refuses a = b = c without its place."""
+    for side in (node.this, node.expression):
+        if isinstance(side, _PAIRS):
+            remedy = "join them by AND, or write brackets around one"
+            message = "a comparison is not compared again"
+            raise problem_at(statement.text, _place(side), message, remedy)
+
+
 def _check_number_of_rows(statement: Statement, node: exp.Limit | exp.Offset) -> None:
     value = node.expression
     if not (isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()):
@@ -410,6 +420,7 @@ _SPECIAL: dict[type, Any] = {
     **dict.fromkeys((exp.Union, exp.Except, exp.Intersect, exp.CTE), _check_queries),
     exp.Limit: _check_number_of_rows,
     exp.Offset: _check_number_of_rows,
+    **dict.fromkeys(_PAIRS, _check_pair),
     exp.Like: _check_like,
     exp.ILike: _check_like,
     exp.Interval: _check_interval,

@@ -1,14 +1,13 @@
 """What a statement compares, and whether it can be: decided by types, never by the rows.
 
 DuckDB turns texts into numbers where they are compared with one, and fails at the first that is
-none: a statement would work until such a row comes. It rounds '1.5' to compare it with integers, so
-that 2 would be the same.
+none: a statement would work until such a row comes. Constant texts are read when a statement is
+made (`database`), but those in tuples, as which it compares the other side's texts.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -56,24 +55,13 @@ _SAME = words(
 """Functions that give one of their first argument's type."""
 _NUMBERS = words("abs round floor ceil ceiling trunc sum sqrt ln log exp power pow")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
-_READ_AS = {_INTEGER: "BIGINT", _NUMBER: "DOUBLE", _TRUTH: "BOOLEAN", _TIME: "TIMESTAMP"}
-"""What DuckDB makes of a constant text that is compared with one of these."""
 _REMEDIES = {
     _TEXT: "write the constant in single quotes, or cast the text with TRY_CAST",
     _TRUTH: "write true or false",
-    _TIME: "write a time as '2026-01-01 10:00' (UTC)",
+    _TIME: "write a time as TIMESTAMP '2026-01-01 10:00' (UTC)",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class TextConstant:
-    """What a text is depends on what it is compared with."""
-
-    value: str
-
-
-Kind = str | Origin | TextConstant | tuple["Kind", ...] | None
+Kind = str | Origin | tuple["Kind", ...] | None
 """A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
 
 
@@ -94,45 +82,42 @@ def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
     """Those of a resolved statement whose types are known once its tables are there."""
     found: dict[Comparison, None] = {}
     for node in tree.walk():
-        operands = _operands(node)
-        if not operands:
-            continue
-        first, *others = operands
-        mine = _kind(first)
-        for theirs, other in {_kind(other): other for other in others}.items():
-            for one, kind, against in ((first, mine, theirs), (other, theirs, mine)):
-                column = one.find(exp.Column)
+        pairs = {(id(one), _kind(other)): (one, other) for one, other in _pairs(node)}
+        for (_, theirs), (one, other) in pairs.items():
+            mine = _kind(one)
+            for side, kind, against in ((one, mine, theirs), (other, theirs, mine)):
+                column = side.find(exp.Column)
                 if column is not None and kind is not None and against is not None:
                     place = span_of(column) or NOWHERE
                     nth = sum(start < place.start for start in starts_of(column.name, text))
-                    found[Comparison(_shown(one), column.name, nth, kind, against)] = None
+                    found[Comparison(_shown(side), column.name, nth, kind, against)] = None
     return tuple(found)
 
 
 def mismatch(
-    compared: Sequence[Comparison],
-    schemas: Sequence[pa.Schema | None],
-    can_be: Callable[[str, str], bool],
+    compared: Sequence[Comparison], schemas: Sequence[pa.Schema | None]
 ) -> tuple[Comparison, str, str] | None:
     """What cannot be compared as it is, what is wrong with it, and what to write.
 
     `schemas`: of each FROM item, as it was loaded.
-    `can_be`: whether DuckDB reads a text as one of a type.
     """
     for each in compared:
         mine, other = _type_of(each.mine, schemas), _type_of(each.other, schemas)
-        if isinstance(each.other, TextConstant):
-            text = each.other.value
-            if mine not in _READ_AS or (
-                (mine != _INTEGER or _WHOLE.fullmatch(text)) and can_be(text, _READ_AS[mine])
-            ):
-                continue
-            other = f"{text[:40]!r}, which is not one"
-        elif "" in (mine, other) or (mine == _TEXT) == (other == _TEXT):
+        if "" in (mine, other) or (mine == _TEXT) == (other == _TEXT):
             continue
         remedy = _REMEDIES.get(mine, "write the constant without quotes")
         return each, f"{each.shown} is {mine}, and is compared with {other}", remedy
     return None
+
+
+def _pairs(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """What a node compares; of tuples their parts."""
+    first, *others = _operands(node) or (None,)
+    for other in others:
+        if isinstance(first, exp.Tuple) and isinstance(other, exp.Tuple):
+            yield from zip(first.expressions, other.expressions, strict=False)
+        elif first is not None:
+            yield first, other
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
@@ -177,7 +162,7 @@ def _kind(node: exp.Expr) -> Kind:
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
-        return TextConstant(node.name)
+        return _TEXT if isinstance(node.parent, exp.Tuple) else None
     return _INTEGER if node.name.isdigit() else _NUMBER
 
 

@@ -15,32 +15,36 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from muntin.cache import Cache
 from muntin.select.limits import Limits
-from muntin.select.syntax import text_literal
+from muntin.select.syntax import MARK, quoted, text_literal
 
 _PLACES_MAX = 64  # of a connection
 _STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
-_TEXTS_MAX = 4096
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
+_PLAN = "SELECT json_serialize_plan(?)"
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+_INTEGERS = ("INT", "INTEGER")
 _TRIES = 3  # of a statement while others make DuckDB give up its database
 
 
 class DatabaseError(Exception):
     """DuckDB refused or stopped a statement.
 
-    `kind`: "timeout", "memory", "busy", "too_large", "closed", or DuckDB's own ("Binder", ...).
-    `position`: where in the rendered SQL.
+    `kind`: "timeout", "memory", "busy", "too_large", "closed", "text" (a constant that is none of
+      the type that it stands for), or DuckDB's own ("Binder", ...).
+    `sql`, `position`: the rendered SQL, and where in its UTF-8; None: nobody knows.
     """
 
-    def __init__(self, kind: str, message: str, position: int | None = None) -> None:
+    def __init__(self, kind: str, message: str, sql: str = "", position: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.sql = sql
         self.position = position
 
 
@@ -55,7 +59,6 @@ class Database:
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
         self._watchdog = _Watchdog()
-        self._texts = Cache[bool](entries_max=_TEXTS_MAX)
 
     def run(
         self,
@@ -63,11 +66,13 @@ class Database:
         tables: Sequence[pa.Table],
         *,
         parameters: Mapping[str, Any] | None = None,
+        texts: bool = False,
         seconds: float,
     ) -> pa.Table:
         """The result of one statement.
 
-        `sql`: its text, given the names that the tables have here.
+        `sql`: its text, given the names that the tables have here, which no statement can spell.
+        `texts`: constant texts are checked before any row is looked at.
 
         Raises DatabaseError.
         """
@@ -78,13 +83,16 @@ class Database:
             with self._connection(seconds) as connection:
                 left = end - time.monotonic()
                 with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
+                    text = ""
                     try:
                         with connection.placed(tables) as names:
-                            return self._read(connection.statement(sql(*names), parameters))
+                            text = sql(*names)
+                            checked = names if texts else None
+                            return self._read(connection.statement(text, parameters, checked))
                     # what a stream of Arrow batches meets on its way comes as an OSError
                     except (duckdb.Error, OSError, pa.ArrowException) as error:
                         if _INVALIDATED not in str(error):
-                            raise _converted(error, watch.fired, seconds) from None
+                            raise _converted(error, watch.fired, seconds, text) from None
                     except UnicodeDecodeError as error:  # it cut its own message inside a letter
                         said = error.object.decode(errors="replace")
                         raise DatabaseError("invalid input", said) from None
@@ -92,15 +100,6 @@ class Database:
                         raise DatabaseError("memory", "not enough memory") from None
                 self._renew(connection)
         raise DatabaseError("internal", "DuckDB failed on this statement")
-
-    def can_be(self, text: str, kind: str) -> bool:
-        """Whether DuckDB reads a text as one of a type."""
-        found = self._texts.get((text, kind))
-        if found is None:
-            sql = f"SELECT TRY_CAST({text_literal(text)} AS {kind}) IS NOT NULL AS it"
-            found = self.run(lambda: sql, [], seconds=self._limits.seconds).column(0)[0].as_py()
-            self._texts.put((text, kind), found)
-        return found
 
     def _renew(self, connection: _Connection) -> None:
         """A new database, after some statement has made DuckDB give the old one up."""
@@ -217,27 +216,70 @@ class _Connection:
         self._made = itertools.count(1)
         self._statements: dict[str, Any] = {}
 
-    def statement(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
+    def statement(
+        self, sql: str, parameters: Mapping[str, Any] | None, tables: Sequence[str] | None
+    ) -> Any:
         """A relation of DuckDB, which runs at each read: to parse and bind one takes as long as to
-        run it over a few rows, so those are kept that were asked last."""
-        if parameters:
-            return self.cursor.sql(sql, params=dict(parameters))
+        run it over a few rows, so those are kept that were asked last.
+
+        `tables`: that it reads, where its constant texts are to be checked.
+        """
         found = self._statements.pop(sql, None)
-        self._statements[sql] = found = self.cursor.sql(sql) if found is None else found
+        if found is None:
+            if tables is not None and "'" in sql:
+                self._check_texts(sql, tables)
+            try:
+                found = self.cursor.sql(sql, params=dict(parameters or {}))
+            except Exception:
+                self.cursor.execute(sql, parameters)  # it says where it fails, as sql does not
+                raise
+        if parameters:
+            return found
+        self._statements[sql] = found
         if len(self._statements) > _STATEMENTS_MAX:
             del self._statements[next(iter(self._statements))]
         return found
 
+    def _check_texts(self, sql: str, tables: Sequence[str]) -> None:
+        """Refuse a constant text that is none of what DuckDB would make of it: it reads a text at
+        the first row that needs it, and says nothing where there is none; and it rounds '1.5'
+        beside integers, so that 2 would be the same."""
+        known = f"WITH {', '.join(map(self._empty, tables))} " if tables else ""
+        before = f"{known}SELECT * FROM ("  # noqa: S608 (quoted names)
+        try:
+            texts = list(_texts_of(json.loads(self._one_row(_PLAN, f"{before}{sql})")[0])))
+        except ValueError:  # no JSON, of an error with half a letter
+            return
+        tried = (f"TRY_CAST({text_literal(t.value)} AS {t.type}) IS NOT NULL" for t in texts)
+        are = self._one_row(f"SELECT {', '.join(tried)}") if texts else ()
+        for each, is_one in zip(texts, are, strict=True):
+            rounded = each.type.endswith(_INTEGERS) and not _WHOLE.fullmatch(each.value)
+            if not is_one or (rounded and not each.cast):
+                message = f"{each.value[:40]!r} cannot be read as {each.type}"
+                raise DatabaseError("text", message, sql, each.position - len(before.encode()))
+
+    def _one_row(self, sql: str, *parameters: str) -> Any:
+        return self.cursor.execute(sql, parameters).fetchall()[0]
+
+    def _empty(self, table: str) -> str:
+        """A WITH query of a table's name and columns, without its rows: DuckDB writes down no plan
+        that has tables of ours."""
+        known = self.cursor.table(quoted(table))
+        pairs = zip(known.types, map(quoted, known.columns), strict=True)
+        columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for kind, name in pairs)
+        return f"{quoted(table)} AS (SELECT {columns})"
+
     @contextmanager
     def placed(self, tables: Sequence[pa.Table]) -> Iterator[list[str]]:
-        """The names of these tables, until the statement has run. A name is of one schema for ever,
-        so that what was bound to it stays right; to register one takes longer than to read it."""
+        """The names of these tables, until the statement has run. A name is of one schema for
+        ever, so that what was bound to it stays right; to register one takes longer than to read
+        it."""
         places: list[_TablePlace] = []
         try:
             for key in enumerate(table.schema for table in tables):
                 place = self._places.pop(key, None)
                 if place is None:
-                    place = _TablePlace(f"t{next(self._made)}", tables[key[0]])
+                    place = _TablePlace(f"{MARK}{next(self._made)}", tables[key[0]])
                     self.cursor.register(place.name, place)
                 place.table = tables[key[0]]
                 self._places[key] = place
@@ -249,6 +291,16 @@ class _Connection:
             while len(self._places) > max(_PLACES_MAX, len(tables)):
                 gone = self._places.pop(next(iter(self._places)))
                 self.cursor.unregister(gone.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _TextRead:
+    """A constant text that is read as another type; `cast`: since the statement says so."""
+
+    value: str
+    type: str
+    position: int
+    cast: bool
 
 
 class _RunningStatement:
@@ -314,7 +366,31 @@ class _Watchdog:
             self._changed.notify()
 
 
-def _converted(error: Exception, timed_out: bool, seconds: float) -> DatabaseError:
+def _texts_of(plan: Any) -> Iterator[_TextRead]:
+    """The constant texts of a plan that become something else."""
+    if isinstance(plan, list):
+        for each in plan:
+            yield from _texts_of(each)
+        return
+    if not isinstance(plan, dict):
+        return
+    for each in plan.values():
+        yield from _texts_of(each)
+    if plan.get("type") != "OPERATOR_CAST" or plan["function_data"]["try_cast"]:
+        return
+    constant = plan["children"][0]
+    value = constant.get("value", {"is_null": True})
+    kind, size = plan["return_type"]["id"], plan["return_type"]["type_info"]
+    if value["is_null"] or value["type"]["id"] != "VARCHAR" or kind == "VARCHAR":
+        return
+    if kind == "DECIMAL":
+        kind, size = f"DECIMAL({size['width']}, {size['scale']})", None
+    place = constant["query_location"]
+    if size is None:
+        yield _TextRead(value["value"], kind, place, plan["query_location"] != place)
+
+
+def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> DatabaseError:
     text = str(error)
     kind = type(error).__name__.removesuffix("Exception")
     position = None
@@ -333,4 +409,4 @@ def _converted(error: Exception, timed_out: bool, seconds: float) -> DatabaseErr
         return DatabaseError("timeout", f"the statement took longer than {seconds:g} s")
     if "memory" in kind.lower() or kind == "OutOfMemory":
         return DatabaseError("memory", "the statement needs more memory than it may have")
-    return DatabaseError(kind, text.split("\n")[0], position)
+    return DatabaseError(kind, text.split("\n")[0], sql, position)

@@ -313,6 +313,16 @@ class _Parser(_BASE):
         operand, self._operand = self._operand, None
         return super()._parse_unary() if operand is None else self._parse_column_ops(operand)
 
+    def _parse_ordered(self, *given: Any, **named: Any) -> Any:
+        """ORDER BY ALL is refused where it stands; sqlglot takes a column "all" for it."""
+        token = self._curr
+        found = super()._parse_ordered(*given, **named)
+        if found is not None and isinstance(found.this, exp.Var):
+            if token.token_type is not TokenType.IDENTIFIER:
+                self.raise_error("After ORDER BY stands a column, not ALL", token)
+            found.set("this", exp.Column(this=exp.Identifier(this=token.text, quoted=True)))
+        return found
+
     def _parse_is(self, this: Any) -> Any:
         start = self._index
         negated = self._match(TokenType.NOT)
