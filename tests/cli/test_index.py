@@ -1,6 +1,7 @@
 """`muntin index`: an index built by Spark, asked without it."""
 
 import json
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -12,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin import cli
+from muntin.cli.stopping import Stop
 from muntin.spark import source
+from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index import sources
+from muntin.spark.index.reader import IndexReader
 
 pytestmark = pytest.mark.spark
 ROWS = 5_000
@@ -154,6 +158,19 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
     code, _, err = muntin("info", other)
     assert code == 1
     assert "format 9" in err
+
+
+def test_ctrl_c_ends_a_build_and_java_at_once(muntin, built, tmp_path, monkeypatch):
+    """By a handler of ours: that of PySpark calls Java in the middle of a call to Java."""
+    handlers = []
+
+    def build(*_, **__):
+        handlers.append(signal.getsignal(signal.SIGINT))
+        return IndexReader.open(built)
+
+    monkeypatch.setattr(FingerprintIndex, "build", build)
+    muntin("build", built.parent / "log.parquet", "-k", "url", "-o", tmp_path / "o")
+    assert isinstance(handlers[0].__self__, Stop)
 
 
 def test_a_saved_index_is_asked_without_spark(built):

@@ -100,6 +100,7 @@ def _fetched(pipeline: Pipeline) -> Iterator[str]:
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     """What Spark finds wrong when it opens the source."""
+    from muntin.cli.stopping import stopping
     from muntin.errors import SourceError
     from muntin.extras import needs
     from muntin.spark.connector import with_connector
@@ -110,7 +111,8 @@ def _by_spark(pipeline: Pipeline) -> Iterator[str]:
         return
     needs("spark", "muntin check --spark")
     try:
-        spark = session("muntin-check", with_connector(pipeline.source, pipeline.spark))
-        needed(stream_source(spark, pipeline.source), pipeline)
+        with stopping():
+            spark = session("muntin-check", with_connector(pipeline.source, pipeline.spark))
+            needed(stream_source(spark, pipeline.source), pipeline)
     except SourceError as problem:
         yield str(problem)

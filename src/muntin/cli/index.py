@@ -53,6 +53,7 @@ def _register_build(group: typer.Typer) -> None:
         """Build an index over files, or over anything that Spark reads."""
         import time
 
+        from muntin.cli.stopping import stopping
         from muntin.extras import needs
 
         needs("spark", "muntin index build")
@@ -60,12 +61,13 @@ def _register_build(group: typer.Typer) -> None:
 
         check_counting(context, error=(rank is not None, "with --rank"))
         check_new(out, partitions, fpp, error, overwrite=overwrite)
-        records = _records(source, source_format, option)
-        typer.echo(f"building an index of {key!r} in {out}", err=True)
-        began = time.monotonic()
-        index = FingerprintIndex.build(
-            records, key, rank, partitions, fpp, error, path=out, overwrite=overwrite
-        )
+        with stopping():
+            records = _records(source, source_format, option)
+            typer.echo(f"building an index of {key!r} in {out}", err=True)
+            began = time.monotonic()
+            index = FingerprintIndex.build(
+                records, key, rank, partitions, fpp, error, path=out, overwrite=overwrite
+            )
         typer.echo(f"built in {time.monotonic() - began:.1f} s", err=True)
         _print_info(index, "table")
 
