@@ -113,7 +113,7 @@ class Replica(SqliteFile):
             with self._changing:
                 self._catch_up(patience)
         except StoreError as problem:
-            self._in_trouble(str(problem))
+            self._in_trouble(str(problem.__cause__ or problem))  # it goes on by itself
             raise
 
     def wait(self, seconds: float) -> None:
