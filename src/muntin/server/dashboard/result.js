@@ -7,13 +7,15 @@ const is = (pattern) => (types) => types.map((type, i) => pattern.test(type) ? i
 const times = is(/^timestamp|^date/), numbers = is(/int|float|double|decimal/);
 
 // A line for each label where there is a time, else a bar for each row; nothing where neither fits.
-function draw(holder, { columns, types, rows }) {
+// A key names its row, also where it is a number.
+function draw(holder, { columns, types, rows }, keys) {
   const [time] = times(types);
   const at = (name) => columns.indexOf(name);
-  const values = numbers(types).filter((i) => !/^(lower|upper|q|revision)$/.test(columns[i]));
+  const values = numbers(types).filter((i) => !/^(lower|upper|q|revision)$/.test(columns[i]) && !keys.includes(columns[i]));
   const value = at("value") >= 0 ? at("value") : values[0];
   if (value == null || rows.length < 2) return holder.remove();
-  const names = columns.map((_, i) => i).filter((i) => !numbers(types).includes(i) && !times(types).includes(i) || columns[i] === "q");
+  const names = columns.map((_, i) => i).filter((i) => !times(types).includes(i) &&
+    (!numbers(types).includes(i) || columns[i] === "q" || keys.includes(columns[i])));
   const label = (row) => names.length ? named(names.map((i) => row[i])) : columns[value];
   const bounds = (row) => [row[at("lower")], row[at("upper")]];
   if (time == null) {
@@ -36,7 +38,7 @@ function csv({ columns, rows }) {
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-export function plotted(found) {
+export function plotted(found, keys) {
   const chart = make("div", { class: "chart" });
   const file = () => {
     const url = URL.createObjectURL(new Blob([csv(found)], { type: "text/csv" }));
@@ -47,7 +49,7 @@ export function plotted(found) {
   requestAnimationFrame(() => {
     const [time] = times(found.types);
     if (time == null) chart.classList.remove("chart");
-    draw(chart, found);
+    draw(chart, found, keys);
   });
   return whole;
 }

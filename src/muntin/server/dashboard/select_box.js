@@ -29,7 +29,7 @@ function starts({ kind, ask }) {
 const named = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) ? name : quoted(name);
 
 export function selectBox(holder, live, names) {
-  const known = completions(names);
+  const known = completions(names), keys = names.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
   const text = make("textarea", {
     id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
@@ -67,7 +67,7 @@ export function selectBox(holder, live, names) {
       found.exact ? "exact" : "approximate, see bounds", `watermark ${moment(found.watermark)}`,
       ...(found.revision ? [`revision ${found.revision}`] : []), ...(found.late ? [`${number(found.late)} late`] : []),
       ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
-    answer.replaceChildren(plotted(found), table(found.columns, found.rows.slice(0, ROWS), found.types),
+    answer.replaceChildren(plotted(found, keys), table(found.columns, found.rows.slice(0, ROWS), found.types),
       make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")),
       ...(found.notes ?? []).map((note) => make("p", { class: "note warn" }, note.message)));
   }
