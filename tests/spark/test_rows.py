@@ -69,10 +69,11 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
     ],
 )
 def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
-    from muntin.spark.failures import reason
+    from muntin.spark.failures import DAMAGED, reason
 
     problem = Exception(account)
-    assert reason(problem) == said
+    assert reason(problem).removesuffix(DAMAGED) == said
+    assert reason(problem).endswith(DAMAGED) == ("READ_FILE" in account)
     if said == "got erliest":
         problem._stackTrace = "\tat a.b\nCaused by: java.nio.NoSuchFileException: /nowhere.pem\n"
         assert reason(problem) == f"{said}: NoSuchFileException: /nowhere.pem"

@@ -18,8 +18,9 @@ AS_IT_IS = (
     "pipeline reads"
 )
 DAMAGED = (
-    ": it is damaged, or not written to its end: put a whole one in its place, under its name; or "
-    "delete it, and go on without its events by  spark: {spark.sql.files.ignoreMissingFiles: true}"
+    ". Where it is damaged, or not written to its end, put a whole one in its place, under its "
+    "name; or delete it, and go on without its events by  "
+    "spark: {spark.sql.files.ignoreMissingFiles: true}"
 )
 # Python's own account of what a user's files may do to a worker
 _OF_FILES = re.compile(
@@ -47,12 +48,12 @@ _MIXED = re.compile(
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
     r"\[(?P<name>.*?)\]\. Expected Spark type (?P<first>\w.*?), actual Parquet type (?P<type>\w+)"
 )
-_UNREAD = re.compile(r"\[FAILED_READ_FILE\.(?:NO_HINT|CANNOT_READ_FILE_FOOTER)\]")
 _JAVA_GONE = (
     "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
     "tells, or what it wrote above). What was committed stays; start again to go on from there"
 )
 _STOPPED = "Cannot call methods on a stopped SparkContext"
+_UNREAD = ("FAILED_READ_FILE.NO_HINT", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -110,10 +111,10 @@ def reason(problem: Exception) -> str:
     text = str(problem)
     causes = _CAUSE.findall(text)
     for name, message, _ in _OF_SPARK.findall(text):
-        if name == "FAILED_READ_FILE.NO_HINT" and causes:
+        if name in _UNREAD and causes:
             message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {causes[-1]}"
         if name not in _SAYS_NOTHING:
-            return _cut(f"[{name}] {message}")
+            return _cut(f"[{name}] {message}") + (DAMAGED if name in _UNREAD else "")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     if causes and (not said or said[0].endswith("awaitResult:")):
@@ -192,11 +193,10 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             "to Spark, which knows one type: write the files alike, name the wider type as schema: "
             f"under source{AS_IT_IS}"
         )
-    remedy = DAMAGED if _UNREAD.search(text) else ""
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:
         return None
-    return SourceError(f"Spark: {reason(problem)}{remedy}")
+    return SourceError(f"Spark: {reason(problem)}")
 
 
 def _why(text: str) -> str:

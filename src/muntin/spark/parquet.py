@@ -184,7 +184,7 @@ def _naming(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
             raise  # of the file as a whole, which it names
-        raise SourceError(f"{path}: {str(problem).splitlines()[0]}{DAMAGED}") from None
+        raise SourceError(f"{path}: {str(problem).splitlines()[0].rstrip('. ')}{DAMAGED}") from None
 
 
 def _place(path: str, first: int, row: int) -> str:
