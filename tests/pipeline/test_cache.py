@@ -65,13 +65,16 @@ def test_tables_that_nobody_asks_for_go():
     cache = TableCache(1_000_000, 600.0, clock=lambda: now)
     table = pa.table({"n": [1, 2, 3]})
     other = pa.table({"n": [4, 5, 6]})
-    assert all(cache.made(name, lambda: (table, True)) is table for name in "abc")
+    assert all(cache.made(name, 1, lambda: (table, True)) is table for name in "abc")
     now = 600.0
-    assert cache.made("b", lambda: (other, True)) is table
+    assert cache.made("b", 1, lambda: (other, True)) is table
     now += 1
-    cache.made("d", lambda: (table, True))
+    cache.made("d", 1, lambda: (table, True))
     assert list(cache._entries) == ["b", "d"]
     assert cache._bytes == 2 * table.nbytes
+    assert cache.made("b", 2, lambda: (other, True)) is other  # the last version's goes
+    assert cache.made("d", None, lambda: (other, True)) is other
+    assert cache._bytes == other.nbytes + table.nbytes
 
 
 def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_path):

@@ -99,7 +99,7 @@ def test_the_cache_is_bounded_and_right() -> None:
         for key in ("driver", "area", "driver, area"):
             assert engine.sql(f"SELECT sum(count) FROM orders({key})").rows == [[12]]
     assert engine._tables._bytes <= 400
-    kept = [table for table, _, _ in engine._tables._entries.values()]
+    kept = [table for (_, table), _, _ in engine._tables._entries.values()]
     assert sum(table.nbytes for table in kept) == engine._tables._bytes
 
 

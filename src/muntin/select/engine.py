@@ -236,7 +236,8 @@ class Engine:
         if loaded is None:
             loaded = seen[wanted] = moment.load(*wanted)
         table = self._tables.made(
-            None if loaded.token is None else (loaded.token, bound.source, shape_of(bound)),
+            (*wanted, shape_of(bound)),
+            loaded.token,
             lambda: table_of(bound, loaded, info, names),
         )
         said = bound.window is not None or default is not None

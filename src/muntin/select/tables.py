@@ -1,7 +1,6 @@
 """What a FROM item reads, as an Arrow table with the columns that the check has promised.
 
-Tables are kept by (token, what of it), so that a second statement over the same window finds them
-ready.
+Tables are kept by what was asked, so that a second statement over the same window finds them ready.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def _check_sketched(algebra: SketchedSums, table: Table, wanted: Collection[str]
 
 
 def shape_of(bound: Bound) -> Hashable:
-    """What of a summary `table_of` gives: with the token, the name of its content."""
+    """What of a summary `table_of` gives: with its window, the name of a table."""
     # 1 equals 1.0, but a column of one is not that of the other
     arguments = tuple(map(repr, bound.arguments))
     return bound.kind, bound.key, bound.columns, bound.function, arguments, bound.summed
@@ -158,8 +157,9 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
     return pa.table({n: pa.array([], pa.int64()) for n in bound.columns if n not in any_type})
 
 
-class TableCache(Cache[pa.Table]):
-    """Arrow tables by name of their content."""
+class TableCache(Cache[tuple[Hashable, pa.Table]]):
+    """The newest Arrow table of each name, which says what was asked, with the token of its
+    content: in a live stream each version of a ledger has others, and nobody asks for the last."""
 
     def __init__(
         self,
@@ -169,16 +169,18 @@ class TableCache(Cache[pa.Table]):
     ) -> None:
         super().__init__(bytes_max, kept_seconds, clock, _TABLES_MAX)
 
-    def made(self, name: Hashable, make: Callable[[], tuple[pa.Table, bool]]) -> pa.Table:
+    def made(
+        self, name: Hashable, token: Hashable, make: Callable[[], tuple[pa.Table, bool]]
+    ) -> pa.Table:
         """The table, made if it is not there.
 
-        `make` says too whether it may be kept. One whose name is None is never kept.
+        `make` says too whether it may be kept. One whose token is None is never kept.
         """
-        found = self.get(name)
-        if found is not None:
-            return found
+        found = None if token is None else self.get(name)
+        if found is not None and found[0] == token:
+            return found[1]
         # made outside the lock: two threads may both make it, and one is kept
         table, keep = make()
-        if name is not None and keep and table.nbytes <= self._bytes_max:
-            self.put(name, table, table.nbytes)
+        if token is not None and keep:
+            self.put(name, (token, table), table.nbytes)
         return table
