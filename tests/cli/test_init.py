@@ -9,6 +9,7 @@ import pytest
 
 from muntin.spec import Pipeline
 from muntin.times import duration_text
+from tests.disks import small_disk
 
 MINUTES = [f"2024-03-01 {n // 60:02}:{n % 60:02}:00" for n in range(1440)]
 
@@ -253,3 +254,12 @@ def test_objects_are_opened_at_any_depth(init, name):
     assert found.fields["of_deep_city"] == "`of`.`deep`.`city`"
     assert found.fields["of_deep_x.y"] == "`of`.`deep`.`x.y`"
     assert ("of_deep_city",) in found.summaries["d"].keys
+
+
+def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(muntin, tmp_path):
+    (tmp_path / "a.csv").write_text(csv(f"{minute},JFK,1" for minute in MINUTES))
+    with small_disk(tmp_path, "16k") as disk:
+        (disk / "other").write_bytes(bytes(16 << 10))
+        code, _, err = muntin("init", tmp_path / "a.csv", "-o", disk / "p.yaml")
+        assert (code, f"{disk / 'p.yaml'}: No space left" in err) == (1, True), err
+        assert not (disk / "p.yaml").exists()

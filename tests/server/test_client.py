@@ -188,6 +188,12 @@ def test_a_ledger_and_a_server_that_were_mistaken_for_each_other():
         muntin.open("http://127.0.0.1:8787")
 
 
+def test_a_password_in_a_url_is_not_shown():
+    for url in ("postgresql://me:sesame@host/db", "http://me:sesame@127.0.0.1:8787"):
+        with pytest.raises(BadArgument, match=r"me:\*\*\*@"):
+            muntin.connect(url)
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -391,6 +391,13 @@ def test_an_answer_is_drawn_and_kept(page, server):
     holder = "const holder = document.createElement('div'), { lines } = charts"
     drawn = f"charts => {{ {holder}; lines(holder, {many}); return holder.innerHTML.length }}"
     assert page.evaluate(f"import('/static/charts.js').then({drawn})") > 1_000_000
+    holder = "const holder = document.createElement('div')"
+    drawn = (
+        f"charts => {{ {holder}; charts.bars(holder, [3, -1].map(value => ({{ value }}))); return "
+        "[...holder.querySelectorAll('.bar')].map(bar => [bar.style.marginLeft, bar.style.width]) }"
+    )
+    found = page.evaluate(f"import('/static/charts.js').then({drawn})")
+    assert found == [["25%", "75%"], ["0%", "25%"]]  # what is below 0 ends where the other begins
     page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#select .answer .bars tr:nth-child(5)")

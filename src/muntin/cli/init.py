@@ -27,10 +27,16 @@ def register(app: typer.Typer) -> None:
         from muntin.errors import SpecError
         from muntin.spec import Pipeline
 
-        if output.exists() and not force:
+        is_new = not output.exists()
+        if not (is_new or force):
             raise SpecError(f"{output} is there already: choose --output, or --force")
         found = inspect(data)
-        output.write_text(pipeline_text(found), encoding="utf-8")
+        try:
+            output.write_text(pipeline_text(found), encoding="utf-8")
+        except OSError as problem:
+            if is_new:
+                output.unlink(missing_ok=True)
+            raise OSError(problem.errno, problem.strerror, str(output)) from None
         for warning in found.warnings:
             typer.secho("note: ", fg="yellow", err=True, nl=False)
             typer.echo(warning, err=True)

@@ -15,6 +15,7 @@ from muntin.client.answers import ServerError, Update, refusal
 from muntin.client.subscription import Backoff, Subscription
 from muntin.errors import BadArgument, SelectError
 from muntin.select.result import Result
+from muntin.spec_secrets import shown_url
 
 __all__ = [
     "Backoff",
@@ -56,16 +57,22 @@ class Client:
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except (TypeError, ValueError) as problem:  # of an IPv6 address
             raise BadArgument(f"{url!r} is no server: {problem}") from None
+        shown = shown_url(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadArgument(
-                f"{url!r} is no server: write for example http://127.0.0.1:8787; a ledger is read "
-                "by muntin.open"
+                f"{shown!r} is no server: write for example http://127.0.0.1:8787; a ledger is "
+                "read by muntin.open"
+            )
+        if parts.username is not None:
+            raise BadArgument(
+                f"{shown!r}: a server has no users: leave out what stands before @, and give a "
+                "token as connect(url, token)"
             )
         token = (token or "").strip()  # of a file
         if not (token.isascii() and token.isprintable()):
             raise BadArgument("the token is none: it holds a line break, or what is not ASCII")
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            raise BadArgument(f"{url} would send the token in the open: use https://")
+            raise BadArgument(f"{shown} would send the token in the open: use https://")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout

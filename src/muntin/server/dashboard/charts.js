@@ -161,16 +161,18 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
 // items: [{label, value, lower?, upper?, unsure?}]; the bounds are drawn over the end of the bar.
 export function bars(holder, items, { format = (v) => number(v, 2) } = {}) {
   if (empty(holder, !items.length)) return;
-  const size = (value) => Math.abs(amount(value ?? 0));
-  const most = Math.max(...items.map((i) => Math.max(size(i.value), size(i.upper))), 1e-12);
-  const share = (value) => `${(100 * size(value)) / most}%`;
+  const all = items.flatMap((i) => [i.value, i.lower, i.upper]).map((value) => amount(value ?? 0));
+  const least = Math.min(0, ...all), whole = Math.max(1e-12, ...all) - least;
+  const share = (value) => `${(100 * value) / whole}%`;
   const rows = items.map((item) => {
     const bar = make("div", { class: "bar" });
-    bar.style.width = share(item.value);
+    const value = amount(item.value ?? 0); // one below 0 ends where the others begin
+    bar.style.marginLeft = share(Math.min(value, 0) - least);
+    bar.style.width = share(Math.abs(value));
     const bounded = item.lower != null && item.lower !== item.upper;
-    const range = bounded && item.lower >= 0 ? make("i", { class: "range" }) : null;
+    const range = bounded ? make("i", { class: "range" }) : null;
     if (range) {
-      range.style.left = share(item.lower);
+      range.style.left = share(amount(item.lower) - least);
       range.style.width = share(amount(item.upper) - amount(item.lower));
     }
     const said = bounded ? ` (${format(item.lower)} – ${format(item.upper)})` : "";

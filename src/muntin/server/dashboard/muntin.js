@@ -2,7 +2,7 @@
 import { alerts } from "./alerts.js";
 import { catalogue } from "./catalogue.js";
 import { closings } from "./closings.js";
-import { duration, make } from "./dom.js";
+import { duration, make, moment } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows, waiting } from "./load.js";
@@ -19,9 +19,9 @@ const connection = at("connection");
 let said = ["live", "live"], stale = false, lostAt = null;
 
 function say(state) {
-  lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
+  lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? moment(Date.now() * 1000).slice(11) : null);
   const [level, text] = {
-    wait: ["wait", "connecting"], live: said, lost: ["lost", `connection lost at ${lostAt}, trying again`],
+    wait: ["wait", "connecting"], live: said, lost: ["lost", `connection lost at ${lostAt} UTC, trying again`],
   }[state];
   connection.ariaLive = level === connection.dataset.state ? "off" : "polite"; // seconds that pass are not read out
   connection.dataset.state = level;
