@@ -11,6 +11,7 @@ from muntin.kinds import PeriodicSpec, SegmentSpec, SummarySpec
 from muntin.segments import WHOLE, decode, encode, merge
 from muntin.spec import Pipeline
 from muntin.summaries.items import hash_items
+from muntin.summaries.sharding import SHARD_SEED, shards_of
 
 _TEXT = ("a", "b", "b")
 _NUMBERS = (1, 2, 2)
@@ -61,10 +62,10 @@ def _batch(
 
 def _warm_sequence(spec: PeriodicSpec) -> None:
     for values in (pa.array(_TEXT), pa.array(_NUMBERS)):
-        items = spec.items(pa.record_batch(dict.fromkeys(spec.columns(), values)))
-        hash_items(items)
-        shard = spec.new_shard(0)
-        shard.update(items, [1, 2, 3], until=3, late_before=0)
+        items = spec.items(pa.record_batch(dict.fromkeys(spec.columns(), values)))[1:]
+        hashes = hash_items(items, SHARD_SEED)  # of one item twice: they are of one shard
+        shard = spec.new_shard(int(shards_of(hashes, spec.shards)[0]))
+        shard.update(items, [1, 2], until=2, late_before=0)
         shard.whole()
 
 
