@@ -15,6 +15,7 @@ import pytest
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
+from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder, fed_server, until
 
 SELECT = "SELECT count FROM orders FOR ALL"
@@ -226,3 +227,34 @@ def test_rows_have_the_types_that_were_described_or_are_refused(fed):
     assert b"column 's' is numeric, and was described as bigint" in answers[b"a"]
     assert b"0A000" in answers[b"a"]
     assert b"SELECT 1\0" in answers[b"nobody"]
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_columns_that_have_changed_since_they_were_described_are_refused(given):
+    """JDBC, pgx and asyncpg hold on to statements; a changed file gives `*` other columns."""
+    orders = {"keys": ["driver"], "window": {"kind": "floating", "length": "1 minute"}}
+    select = b"SELECT * FROM orders FOR ALL" + b" WHERE count > $1::int" * given
+    ready, sync = message(b"Z", b"I"), message(b"S", b"")
+    parse = message(b"P", b"s\0" + select + b"\0\0\0")
+    values = b"\0\1" + b"\0\0\0\1" + b"5" if given else b"\0\0"
+    asked = message(b"B", b"\0s\0\0\0" + values + b"\0\0") + message(b"E", b"\0\0\0\0\0")
+    ledger = temporary()
+    with (
+        Server(ledger, port=0, postgres="127.0.0.1:0") as server,
+        socket.create_connection(address(server), timeout=60) as client,
+    ):
+        found = b""
+        for batches, indicators in enumerate((["served"], ["fare"], ["served", "fare"])):
+            changed = pipeline(summaries={"orders": orders | {"indicators": indicators}})
+            feeder = Feeder(ledger, changed)
+            feeder.batches, feeder.at = batches, batches * 60
+            feeder.minute()
+            feeder.close()
+            if not batches:
+                client.sendall(STARTUP + parse + message(b"D", b"Ss\0") + sync)
+            client.sendall(asked + sync)
+            while found.count(ready) < batches + 3:
+                found += client.recv(65_536)
+    assert found.count(b"SELECT 1\0") == 1
+    assert found.count(b"0A000") == 2
+    assert b"columns: count, fare; it was described with count, served" in found

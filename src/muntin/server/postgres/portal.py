@@ -42,8 +42,8 @@ class Prepared:
     copy: tuple[Edit, ...]
     """What leaves the SELECT whose rows it copies."""
     cursor: Cursor | None
-    described: tuple[int, ...] | None = None
-    """Types of its columns, as they were told before there were parameters."""
+    described: tuple[tuple[str, int], ...] | None = None
+    """Its columns and their types, as they were told before there were parameters."""
 
     @property
     def has_rows(self) -> bool:
@@ -150,11 +150,31 @@ async def _none() -> AsyncIterator[bytes]:
     yield b""
 
 
+def columns_of(head: dict[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Names and types, by the head of an answer."""
+    return tuple((name, oid) for name, oid, *_ in head["columns"])
+
+
 def check_described(portal: Portal) -> None:
-    """Raises Refusal where rows have other types than their client was told: it would read other
-    values in their bytes."""
-    told = portal.prepared.described
-    for (name, oid, *_), was in zip(portal.head["columns"], told or (), strict=False):
+    """Raises Refusal where rows have other columns, or types, than their client was told: it would
+    read other values in their bytes."""
+    found, told = columns_of(portal.head), portal.prepared.described
+    if told is None:
+        return
+    # what a parameter is part of is named after its value
+    fixed = str.isidentifier if portal.prepared.types else bool
+    renamed = any(
+        name != was and fixed(name) and fixed(was)
+        for (name, _), (was, _) in zip(found, told, strict=False)
+    )
+    if renamed or len(found) != len(told):
+        now, then = (", ".join(name[:64] for name, _ in each[:20]) for each in (found, told))
+        raise Refusal(
+            "0A000",
+            f"it has the columns: {now}; it was described with {then}",
+            "a summary has changed since: prepare the statement again",
+        )
+    for (name, oid), (_, was) in zip(found, told, strict=True):
         if oid != was:
             known = {kind.oid: kind.name for kind in TYPES}
             raise Refusal(

@@ -30,6 +30,7 @@ from muntin.server.postgres.portal import (
     Prepared,
     PreparedStatements,
     check_described,
+    columns_of,
     prepared,
     row_description,
     wire,
@@ -282,7 +283,7 @@ class PostgresSession:
             known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
             self._put_types(known)
             self._talk.put(row_description(portal.head, ()))
-            known.described = tuple(oid for _, oid, *_ in portal.head["columns"])
+            known.described = columns_of(portal.head)
         finally:
             self._release(portal)
 
