@@ -93,6 +93,7 @@ def test_a_start_that_is_none(fed, start):
 def test_a_message_that_is_none(fed, first):
     found = said(fed, STARTUP, first, goes=False)
     assert b"08P01" in found or b"54000" in found
+    assert (b"not UTF-8" in found) == (b"\xff\xfe\0" in first)
     assert serves(fed)
 
 

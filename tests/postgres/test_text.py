@@ -93,23 +93,23 @@ def test_literals(value, form, oid, written):
 
 
 @pytest.mark.parametrize(
-    ("value", "form", "oid"),
+    ("value", "form", "oid", "said"),
     [
-        (b"5; DROP", 0, 20),
-        (b"1e9999999", 0, 1700),
-        (b"\x00", 1, 20),
-        (b"\xff", 0, 25),
-        (b"maybe", 0, 16),
-        (b"x", 0, 17),
-        (b"\x00\x02" + bytes(6), 1, 1700),
-        (b"{}", 1, 3802),
-        (b"yesterday", 0, 1184),
-        (b"noon", 0, 1083),
-        ((86_400_000_000).to_bytes(8), 1, 1083),
+        (b"5; DROP", 0, 20, r"\$1 is no value of type bigint: '5; DROP'"),
+        (b"1e9999999", 0, 1700, "1e9999999"),
+        (b"\x00", 1, 20, "bigint"),
+        (b"\xff", 0, 25, r"\$1 is not UTF-8"),
+        (b"maybe", 0, 16, "boolean: 'maybe'"),
+        (b"x", 0, 17, "bytes"),
+        (b"\x00\x02" + bytes(6), 1, 1700, "numeric"),
+        (b"{}", 1, 3802, "3802"),
+        (b"yesterday", 0, 1184, "yesterday"),
+        (b"noon", 0, 1083, "noon"),
+        ((86_400_000_000).to_bytes(8), 1, 1083, "time"),
     ],
 )
-def test_what_is_no_literal_is_refused(value, form, oid):
-    with pytest.raises(SelectError):
+def test_what_is_no_literal_is_refused(value, form, oid, said):
+    with pytest.raises(SelectError, match=said):
         literal(value, form, oid)
 
 

@@ -82,12 +82,16 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
         if value is None:
             return f"CAST(NULL AS {_SQL[oid]})" if oid in _SQL else "NULL"
         return _in_binary(value, oid) if form == BINARY else _in_text(value.decode(), oid)
-    except (UnicodeDecodeError, ValueError, struct.error, InvalidOperation, OverflowError) as wrong:
+    except UnicodeDecodeError:
+        raise SelectError(f"parameter ${number} is not UTF-8", code="value") from None
+    except (ValueError, struct.error, InvalidOperation, OverflowError) as wrong:
         if isinstance(wrong, SelectError):
             raise
-        raise SelectError(
-            f"parameter ${number} is no value of type {oid}", code="value", remedy="send it as text"
-        ) from None
+        kind = {one.oid: one.name for one in TYPES}.get(oid, str(oid))
+        said = f"parameter ${number} is no value of type {kind}"
+        if form == BINARY:
+            raise SelectError(said, code="value", remedy="send it as text") from None
+        raise SelectError(f"{said}: {(value or b'').decode()[:80]!r}", code="value") from None
 
 
 def types_of(text: str, given: Sequence[int]) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ from muntin.server.postgres.reports import Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY, formats_of
 from muntin.server.postgres.scram import ScramError
 from muntin.server.postgres.settings import SessionSettings
-from muntin.server.postgres.talk import MALFORMED, Talk
+from muntin.server.postgres.talk import MALFORMED, Talk, reason
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
 
@@ -84,7 +84,8 @@ class PostgresSession:
                 self._grant, self._settings = begun
                 await self._serve()
         except (FrameError, *MALFORMED) as error:
-            await self._talk.end(Refusal("08P01", f"this is not PostgreSQL's protocol: {error}"))
+            said = f"this is not PostgreSQL's protocol: {reason(error)}"
+            await self._talk.end(Refusal("08P01", said))
         except ScramError as error:
             await self._talk.end(
                 Refusal("28P01", str(error), "the password is a token of this server")

@@ -18,6 +18,12 @@ from muntin.server.postgres.reports import FATAL, Refusal, error_fields
 MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 
 
+def reason(error: Exception) -> str:
+    """Why a message is malformed: pygwire says of a text that is not UTF-8 that it has no end."""
+    cause = error.__context__
+    return f"a text is not UTF-8: {cause}" if isinstance(cause, UnicodeError) else str(error)
+
+
 class Talk:
     """What is said waits until `flush`; any method that sends raises GoneError."""
 
