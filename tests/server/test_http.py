@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -111,6 +112,13 @@ def test_bad_bodies(http, body, kind, status):
     error = answer.json()["error"]
     assert error["code"]
     assert error["message"]
+
+
+def test_a_body_that_is_compressed_is_named(http):
+    given = {"content-type": "text/plain", "content-encoding": "gzip"}
+    answer = http.post("/query", content=gzip.compress(b"SELECT 1"), headers=given)
+    assert answer.status_code == 415
+    assert "Content-Encoding: gzip" in answer.text
 
 
 def test_windows(http):

@@ -215,6 +215,10 @@ class Http:
         return json_object(_decoded(await self.body(request)), "the body")
 
     async def body(self, request: Request) -> bytes:
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            said = f"the body is sent with Content-Encoding: {ascii(encoding)[1:41]}"
+            raise RefusalError(415, "content_type", said, "send it as it is")
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
