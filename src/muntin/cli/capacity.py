@@ -6,13 +6,15 @@ from pathlib import Path
 
 import typer
 
+from muntin.cli.counting import no_nan
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def capacity(
         pipeline: Path = typer.Argument(help="The pipeline file."),
         rate: float = typer.Option(
-            ..., "--rate", "-r", min=0.001, max=1e12, help="Events a second."
+            ..., "--rate", "-r", min=0.001, max=1e12, callback=no_nan, help="Events a second."
         ),
         keys: list[str] = typer.Option(
             [],

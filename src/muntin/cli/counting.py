@@ -1,6 +1,8 @@
-"""Options that count only beside others: given without them, they are refused."""
+"""Options that count only beside others, and numbers that are none: both are refused."""
 
 from __future__ import annotations
+
+import math
 
 import typer
 
@@ -27,3 +29,10 @@ def check_counting(context: typer.Context, **conditions: tuple[bool, str]) -> No
         source = context.get_parameter_source(name)
         if not counts and source is not None and source.name == "COMMANDLINE":
             raise BadArgument(f"{parameter.opts[0]} counts only {when}")
+
+
+def no_nan(value: float | None) -> float | None:
+    """A callback of options: NaN is within any limits to some versions of typer."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is no number")
+    return value

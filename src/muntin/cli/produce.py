@@ -7,7 +7,7 @@ import re
 
 import typer
 
-from muntin.cli.counting import check_counting
+from muntin.cli.counting import check_counting, no_nan
 from muntin.errors import BadArgument, SourceError, how_many
 from muntin.spec_secrets import is_secret
 
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
             "--rate",
             min=0.001,
             max=1e9,
+            callback=no_nan,
             help="Records a second; by default as many as it takes.",
         ),
         records: int | None = typer.Option(None, "--records", "-n", min=0, help="At most so many."),
