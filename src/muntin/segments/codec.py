@@ -154,7 +154,7 @@ def _write_table(
 
 def read_index(data: bytes | memoryview) -> Index:
     """What a segment holds, from its first bytes; the rest is neither read nor checked."""
-    return _opened(data)[0]
+    return _opened(data, whole=False)[0]
 
 
 def head_size(data: bytes | memoryview) -> int:
@@ -192,7 +192,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     CorruptSummary
         Anything else: damaged, cut, of a newer version, or states that no events could have made.
     """
-    index, reader, header, view = _opened(data)
+    index, reader, header, view = _opened(data, whole=keys is None)
     (expected,) = _CRC.unpack(view[-_CRC.size :])
     if crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
@@ -224,14 +224,16 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     return segment
 
 
-def _opened(data: bytes | memoryview) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
+def _opened(
+    data: bytes | memoryview, *, whole: bool
+) -> tuple[Index, StreamReader, dict[str, Any], memoryview]:
     view, header, (at, directory, head, size) = _head_of(data)
     if len(view) != size:
         raise CorruptSummary(f"segment: {len(view)} bytes are not what its head says")
     payload = memoryview(
         b"".join((view[at + directory : head], view[head + _CRC.size : -_CRC.size]))
     )
-    reader = StreamReader(view[at : at + directory], payload)
+    reader = StreamReader(view[at : at + directory], payload, whole=whole)
     return _read_index(header, reader), reader, header, view
 
 

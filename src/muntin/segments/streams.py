@@ -173,10 +173,12 @@ def _decimals(bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
 class StreamReader:
     """Streams as `StreamWriter` wrote them, in their order; CorruptSummary on anything else.
 
-    Every length is checked against what is expected before anything is allocated.
+    Every length is checked against what is expected before anything is allocated. What is read
+    holds no more memory than its own, but for few numbers, where all of them are read.
     """
 
-    def __init__(self, directory: memoryview, payload: memoryview) -> None:
+    def __init__(self, directory: memoryview, payload: memoryview, *, whole: bool = True) -> None:
+        """`whole`: all streams will be read."""
         if len(directory) % ENTRY_BYTES:
             raise CorruptSummary("segment: the directory is cut")
         lines = np.frombuffer(directory, _ENTRIES)
@@ -188,7 +190,7 @@ class StreamReader:
         self._widened = np.empty(0, np.int64)
         self._starts: list[int] = []
         count = sum(line[_NUMBERS] for line in self._lines if not line[_COMPRESSED])
-        if self._lines and count <= SMALL_NUMBERS_MAX:
+        if whole and self._lines and count <= SMALL_NUMBERS_MAX:
             self._widen(lines, count)
 
     def _widen(self, lines: np.ndarray, count: int) -> None:
@@ -236,7 +238,7 @@ class StreamReader:
         planes, (form, width, base) = self._planes(count)
         if form != PLAIN or width != 1 or base:
             raise CorruptSummary("segment: bytes that are written as numbers")
-        return frozen(planes)
+        return frozen(planes.copy())  # a view would hold the payload of all streams
 
     def columns(self, rows: int, forms: Mapping[str, Form], left: int) -> dict[str, Column]:
         """The columns of states of so many rows, with lists of `left` items at most in all."""
