@@ -1,6 +1,7 @@
 """What is kept in memory: as many bytes as it says, and no longer than it is wanted."""
 
 import gc
+import itertools
 import sys
 import tracemalloc
 
@@ -9,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 from muntin.ledger import open_ledger
+from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.pieces import KEPT_SECONDS, SegmentCache, memory_of_entry
 from muntin.segments import decode, encode
+from muntin.select.catalog import WindowAsked
 from muntin.select.tables import TableCache
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
-from tests.pipeline.support import events, gather, pipeline
+from tests.pipeline.support import SECOND, START, events, gather, pipeline, run
 
 SUMMARIES = {
     "orders": {"keys": ["driver", "area"], "indicators": ["fare"]},
@@ -44,6 +47,36 @@ def test_small_segments_take_no_more_than_was_allowed(name, rows):
     taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
     tracemalloc.stop()
     assert allowed / 2 < taken < allowed * 1.3
+
+
+@pytest.mark.parametrize("rows", [3, 1000, 20_000])
+def test_one_key_of_several_holds_nothing_of_the_others(rows):
+    data, pool = payload("orders", rows), pa.default_memory_pool()
+    said = memory_of_entry(decode(data, (("area",),)))
+    before = pool.bytes_allocated()
+    tracemalloc.start()
+    some = [decode(data, (("area",),)) for _ in range(20)]
+    taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
+    tracemalloc.stop()
+    assert taken < len(some) * said * 1.3
+
+
+def test_windows_of_one_version_take_no_more_than_was_allowed(tmp_path):
+    """Nothing comes any more, and all windows are looked at."""
+    ledger, allowed = open_ledger(f"sqlite:///{tmp_path}/ledger.db"), 1_000_000
+    batches = [[events([(10 * b, str(i), i, 1, i) for i in range(1000)])] for b in range(10)]
+    with run(pipeline(queries={}), batches, ledger):
+        catalog, pool = LedgerCatalog(ledger, cache_bytes=allowed), pa.default_memory_pool()
+        before = pool.bytes_allocated()
+        tracemalloc.start()
+        for first, last in itertools.combinations(range(11), 2):
+            start, end = (START + 10 * n * SECOND for n in (first, last))
+            with catalog.moment() as moment:
+                moment.load("orders", WindowAsked("range", start_us=start, end_us=end))
+        taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
+        tracemalloc.stop()
+    ledger.close()
+    assert allowed / 4 < taken < allowed * 1.3  # what both hold counts twice
 
 
 def test_what_nobody_asks_for_goes():

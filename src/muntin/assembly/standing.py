@@ -188,4 +188,4 @@ class _PipelineCatalog(LedgerCatalog):
             name, {}, 0, None, None, None, 0, 0, 0, 0, 0, None
         )
         known = Known(info, self._pipeline, (view.generation(), info.epoch))
-        return Snapshot(view.state(), {name: known})
+        return Snapshot(view.state(), {name: known}, self._kept_bytes)

@@ -25,7 +25,7 @@ class LedgerCatalog:
     history_max : int
         Closed windows, or results of a standing query, that one answer reads: the newest.
     cache_bytes : int
-        What merged summaries may hold.
+        What merged summaries may hold, a quarter of it those of the newest version.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class LedgerCatalog:
         self._ledger = ledger
         self._clock = clock
         self._history_max = history_max
-        self._cache = SegmentCache(cache_bytes)
+        self._kept_bytes = cache_bytes // 4
+        self._cache = SegmentCache(cache_bytes - self._kept_bytes)
         self._sequences = Sequences()
         self._newest: Snapshot | None = None
         self._lock = threading.Lock()
@@ -63,4 +64,4 @@ class LedgerCatalog:
             )
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
-        return Snapshot.read(view, before)
+        return Snapshot.read(view, before, self._kept_bytes)

@@ -16,7 +16,7 @@ from muntin.reading import absences, history
 from muntin.reading.extent import Extent, Layout, Reach
 from muntin.reading.liveness import liveness
 from muntin.reading.overtaken import overtaken, unrevised
-from muntin.reading.pieces import Merged, Pieces, SegmentCache
+from muntin.reading.pieces import Merged, Pieces, SegmentCache, memory_of_entry
 from muntin.reading.sequences import Sequences, check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
@@ -81,7 +81,12 @@ class LedgerMoment:
         if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
             return self._closing(known, layout, window, self.at_hand[2])
         name = ("load", summary, window, keys)
-        found = self.snapshot.once(name, lambda: self._load(known, layout, window, keys))
+        found = self.snapshot.once(
+            name,
+            lambda: self._load(known, layout, window, keys),
+            # `Sequences` has the others
+            lambda made: 0 if layout.spec.sequential else memory_of_entry(made.summary),
+        )
         like = None
         if not layout.spec.sequential:
             like = lambda: self._pieces.newest(layout, keys)  # noqa: E731
@@ -138,7 +143,9 @@ class LedgerMoment:
     ) -> LoadedTable:
         about = self.about(known)
         found = self.snapshot.once(
-            (what, name, window), lambda: read(self.view, name, window, about, self._history_max)
+            (what, name, window),
+            lambda: read(self.view, name, window, about, self._history_max),
+            lambda made: made.table.nbytes,
         )
         return replace(found, stale=about.stale)
 

@@ -34,16 +34,22 @@ class Snapshot:
     """What all who read one version of the ledger share. Thread-safe.
 
     What is read of it later is the same: whoever opens the ledger at this version may add to it.
+    All that is kept has `bytes_max` at most; what was made last is kept however large it is.
     """
 
-    def __init__(self, version: tuple[int, int], pipelines: Mapping[str, Known]) -> None:
+    def __init__(
+        self, version: tuple[int, int], pipelines: Mapping[str, Known], bytes_max: int
+    ) -> None:
         self.version = version
         self.pipelines = pipelines
-        self._made: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._made: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
+        """What was made, or is being made, and its bytes."""
         self._lock = threading.Lock()
 
     @classmethod
-    def read(cls, view: View, before: Snapshot | None) -> Snapshot:
+    def read(cls, view: View, before: Snapshot | None, bytes_max: int = 0) -> Snapshot:
         """The version that a view shows; specs that did not change since `before` are kept."""
         known: dict[str, Known] = {}
         place, _ = view.state()
@@ -52,7 +58,7 @@ class Snapshot:
             same = old is not None and old.info.spec == info.spec
             pipeline = old.pipeline if old is not None and same else Pipeline.from_json(info.spec)
             known[info.name] = Known(info, pipeline, (place, info.epoch))
-        return cls(view.state(), known)
+        return cls(view.state(), known, bytes_max)
 
     @cached_property
     def summaries(self) -> Mapping[str, SummaryInfo]:
@@ -70,29 +76,39 @@ class Snapshot:
             for name, query in each.pipeline.queries.items()
         }
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def once(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
         """What was made under this key, or is being made by another thread; else `make` it.
 
         What it raises is raised to all who wait, and not kept.
         """
         mine: Future[Any] = Future()
         with self._lock:
-            found = self._made.setdefault(key, mine)
-            self._made.move_to_end(key)
-            while len(self._made) > KEPT_MAX:
-                self._made.popitem(last=False)
+            found, size = self._made.pop(key, (mine, 0))
+            self._keep(key, found, size)
         if found is not mine:
             return found.result()
         try:
             made = make()
+            size = nbytes(made)
         except BaseException as error:
             with self._lock:
-                if self._made.get(key) is mine:
+                if self._made.get(key) == (mine, 0):
                     del self._made[key]
             mine.set_exception(error)
             raise
         mine.set_result(made)
+        with self._lock:
+            if self._made.get(key) == (mine, 0):
+                self._bytes += size
+                self._keep(key, mine, size)
         return made
+
+    def _keep(self, key: Hashable, made: Future[Any], size: int) -> None:
+        """As the newest; what was asked for the longest ago goes, where it is too much."""
+        self._made[key] = made, size
+        while len(self._made) > 1 and (len(self._made) > KEPT_MAX or self._bytes > self._bytes_max):
+            _, (_, gone) = self._made.popitem(last=False)
+            self._bytes -= gone
 
 
 def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:
