@@ -111,11 +111,18 @@ def test_tables_that_nobody_asks_for_go():
 
 
 def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_path):
-    """Windows close, are revised and asked by standing queries; pieces come and go."""
+    """Windows close, are revised and asked by standing queries; pieces and alarms come and go."""
     window = {"kind": "tumbling", "length": "1 minute"}
     spec = pipeline(
         summaries={"orders": {"keys": ["driver"], "indicators": ["fare"], "window": window}},
-        queries={"busiest": "SELECT driver, count FROM orders(driver) ORDER BY driver"},
+        queries={
+            "busiest": "SELECT driver, count FROM orders(driver) ORDER BY driver",
+            "alarm": {
+                "select": "SELECT max(count) AS most FROM orders(driver) FOR LAST '1 minute'",
+                "on": "update",
+                "alert": {"when": "most > 1000"},
+            },
+        },
         retention={"panes": "5 minutes", "rollups": "10 minutes", "history": "10 minutes"},
     )
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")

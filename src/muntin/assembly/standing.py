@@ -16,7 +16,7 @@ from muntin.ledger.records import PAYLOAD_BYTES_MAX, PipelineInfo
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment
-from muntin.reading.pieces import Merged
+from muntin.reading.pieces import Merged, SegmentCache
 from muntin.reading.sequences import check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import stored_error, stored_result
@@ -43,9 +43,11 @@ class StandingQueries:
       last.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
+    def __init__(
+        self, pipeline: Pipeline, ledger: Ledger, cache: SegmentCache | None = None
+    ) -> None:
         self._pipeline = pipeline
-        self._catalog = _PipelineCatalog(pipeline, ledger)
+        self._catalog = _PipelineCatalog(pipeline, ledger, cache)
         self._engine = Engine(self._catalog)
         self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
@@ -178,9 +180,10 @@ class StandingQueries:
 class _PipelineCatalog(LedgerCatalog):
     """The ledger, with the names of the pipeline as it is now, and no others."""
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger) -> None:
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, cache: SegmentCache | None) -> None:
         super().__init__(ledger)
         self._pipeline = pipeline
+        self._cache = cache or self._cache
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:  # noqa: ARG002
         name = self._pipeline.name

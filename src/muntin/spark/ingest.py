@@ -79,7 +79,8 @@ class Ingest:
         self.progress = Progress()
         self._on_batch = on_batch
         self._lock = threading.RLock()
-        self._queries = StandingQueries(pipeline, ledger)
+        self._cache = _cache_of(pipeline)
+        self._queries = StandingQueries(pipeline, ledger, self._cache)
         if pipeline.webhook is not None:
             pipeline.webhook.key()  # refuses, before anything changes
         before = None
@@ -116,8 +117,6 @@ class Ingest:
         self._sequences = PipelineShards(self.pipeline, self.ledger)
         self._cuttings = cuttings_of(self.pipeline, self.ledger)
         self._types = StoredTypes(self._cuttings)
-        trigger_seconds = (self.pipeline.trigger or 0) / 1e6
-        self._cache = SegmentCache(kept_seconds=max(CACHE_SECONDS, 3 * trigger_seconds))
         self._assembler = Assembler(
             self.pipeline, self.ledger, self.writer, self._queries, self._cache
         )
@@ -237,7 +236,8 @@ class Ingest:
         with self._lock:
             if pipeline.webhook is not None:
                 pipeline.webhook.key()
-            queries = StandingQueries(pipeline, self.ledger)
+            cache = _cache_of(pipeline)
+            queries = StandingQueries(pipeline, self.ledger, cache)
             check_changes(pipeline, self.ledger)
             # refuse other parameters, and shards without a place for them, before anything changes
             PipelineShards(pipeline, self.ledger)
@@ -245,7 +245,7 @@ class Ingest:
             self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))
             self._alerts.adopt(pipeline, queries)
             self._queries.close()
-            self._queries = queries
+            self._queries, self._cache = queries, cache
             self.pipeline = pipeline
             self._set_up()
             self._not_taken = self.progress.doubt = ""
@@ -449,6 +449,12 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
         return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather
+
+
+def _cache_of(pipeline: Pipeline) -> SegmentCache:
+    """What is decoded for a pipeline: its windows, standing queries and alerts share it."""
+    trigger_seconds = (pipeline.trigger or 0) / 1e6
+    return SegmentCache(kept_seconds=max(CACHE_SECONDS, 3 * trigger_seconds))
 
 
 def _give_back() -> None:
