@@ -291,6 +291,31 @@ def test_closed_windows_do_not_wait_where_every_place_is_held(feeder, ledger):
         other.socket.close()
 
 
+@pytest.mark.parametrize("path", ["/query", "/mcp"])
+def test_who_goes_gives_its_place_back(feeder, ledger, path):
+    """A page that is loaded again asks the same on another connection, which on loopback is
+    another client."""
+    if path == "/mcp":
+        pytest.importorskip("mcp", reason="muntin[agents] is not installed")
+    call = {"name": "query", "arguments": {"select": heavy()}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    asked = {"select": heavy()} if path == "/query" else call
+    with (
+        Server(ledger, port=0, limits=FOR_EVER, agents=path == "/mcp") as server,
+        socket.create_connection(("127.0.0.1", httpx.URL(server.url).port)) as client,
+    ):
+        body = json.dumps(asked)
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        head += "Content-Type: application/json\r\nAccept: application/json\r\n\r\n"
+        client.sendall((head + body).encode())
+        until(lambda: busy(server))
+        client.close()
+        until(lambda: not busy(server))
+        assert not server.app.state.statements._unanswered
+        answer = httpx.post(f"{server.url}/query", json={"select": "SELECT 1"}, timeout=60)
+        assert answer.status_code == 200
+
+
 def test_what_is_pushed_is_bounded_before_it_is_made(feeder, ledger):
     with serving(ledger) as (server, _):
         live = Live(server)

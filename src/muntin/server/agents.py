@@ -26,7 +26,7 @@ from muntin.server.http import Http
 from muntin.server.limits import KIB, ServerLimits
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX
 from muntin.server.problems import problem, status_of
-from muntin.server.sending import client_of
+from muntin.server.sending import client_of, while_there
 from muntin.server.statements import Statements
 
 ROWS, ROWS_MAX = 100, 1_000
@@ -156,7 +156,8 @@ class Agents:
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
         asked = Asked(name, arguments, ANSWER_BYTES_MAX)
         client = client_of(request.client)
-        answer = await self._statements.answer(asked, client, asking=True, ends=True)
+        asking = self._statements.answer(asked, client, asking=True, ends=True)
+        answer = await while_there(request, asking)
         try:
             return json.loads(b"".join([piece async for piece in answer.pieces()]))
         finally:

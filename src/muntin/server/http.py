@@ -26,7 +26,7 @@ from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_objec
 from muntin.server.metrics import Metrics
 from muntin.server.problems import RefusalError, needs_token, problem, status_of
 from muntin.server.reader import Reader
-from muntin.server.sending import AnswerResponse, client_of
+from muntin.server.sending import AnswerResponse, client_of, while_there
 from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
@@ -119,7 +119,8 @@ class Http:
         """What `Answering` makes of it, in its turn."""
         asked = Asked(name, arguments, self._limits.answer_bytes_max)
         client = client_of(request.client)
-        answer = await self._statements.answer(asked, client, asking=True)
+        asking = self._statements.answer(asked, client, asking=True, ends=True)
+        answer = await while_there(request, asking)
         return AnswerResponse(answer, self._statements, client, media_type)
 
     async def _command(self, request: Request, grant: Grant) -> Response:

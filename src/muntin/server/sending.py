@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.datastructures import Address
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.server.auth import is_loopback
 from muntin.server.limits import ServerLimits
+from muntin.server.problems import RefusalError
 from muntin.server.sockets import stream_of
 from muntin.server.statements import PIECE_BYTES, Statements, StoredAnswer
 
@@ -23,6 +26,34 @@ def client_of(address: Address | None) -> Hashable:
     if address is None:
         return ""
     return (address.host, address.port) if is_loopback(address.host) else address.host
+
+
+async def while_there(request: Request, asking: Coroutine[Any, Any, StoredAnswer]) -> StoredAnswer:
+    """What is answered; it is cancelled where the client goes before, once its body was read.
+
+    Raises
+    ------
+    RefusalError
+        It has gone.
+    """
+    asked = asyncio.ensure_future(asking)
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = asked.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await asked
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        raise RefusalError(400, "gone", "the connection ended before the answer came") from None
+    finally:
+        watching.cancel()
 
 
 class AnswerResponse(Response):
