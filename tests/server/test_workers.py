@@ -28,9 +28,10 @@ from muntin.server import workers as module
 from muntin.server.answering import Asked
 from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
+from muntin.server.reader import Reader
 from muntin.server.sending import Pace
 from muntin.server.serving import Server
-from muntin.server.statements import PIECE_BYTES
+from muntin.server.statements import PIECE_BYTES, Statements
 from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
 from tests.server.conftest import PATIENCE_SECONDS, fed_server, until
 from tests.server.test_live import Live
@@ -314,6 +315,20 @@ def test_who_goes_gives_its_place_back(feeder, ledger, path):
         assert not server.app.state.statements._unanswered
         answer = httpx.post(f"{server.url}/query", json={"select": "SELECT 1"}, timeout=60)
         assert answer.status_code == 200
+
+
+def test_who_goes_before_it_has_begun_gives_its_place_back(ledger):
+    async def go():
+        statements = Statements(Reader(ledger), ServerLimits())
+        job = statements._job(("", None), Asked("sql", {}, 0), "somebody")
+        job.waiters = 1
+        statements._unwanted(job, ends=True)
+        await asyncio.wait((job.running,))
+        await asyncio.sleep(0)
+        assert not statements._turns._running
+        statements.close()
+
+    asyncio.run(go())
 
 
 def test_what_is_pushed_is_bounded_before_it_is_made(feeder, ledger):

@@ -308,21 +308,26 @@ class Statements:
 
     def _dispatch(self) -> None:
         while (turn := self._turns.take()) is not None:
-            client, job = turn
+            _, job = turn
             job.started = True
             self._withdraw(job)
-            task = job.running = asyncio.create_task(self._run(client, job))
+            task = job.running = asyncio.create_task(self._run(job))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda task, turn=turn: self._ended(task, *turn))
 
-    async def _run(self, client: Hashable, job: _Job) -> None:
+    def _ended(self, task: asyncio.Task[None], client: Hashable, job: _Job) -> None:
+        """Also where it was cancelled before it began, and `_run` knows nothing of it."""
+        self._tasks.discard(task)
+        job.answer.cancel()
+        self._unanswered.discard(job)
+        self._turns.done(client)
+        self._dispatch()
+
+    async def _run(self, job: _Job) -> None:
         try:
             if job.asked.bytes_max > INLINE_BYTES:
                 self._check_room(job.clients)  # which others may have filled since they were let in
             answer = StoredAnswer(await self.runner.run(job.asked))
-        except asyncio.CancelledError:
-            job.answer.cancel()
-            raise
         except Exception as error:
             self._forget(job)
             if not job.answer.done():
@@ -339,10 +344,6 @@ class Statements:
             if not answer.users:
                 self._discard(answer)
             job.answer.set_result(answer)
-        finally:
-            self._unanswered.discard(job)
-            self._turns.done(client)
-            self._dispatch()
 
     def _unwanted(self, job: _Job, *, ends: bool) -> None:
         """One who waited has gone."""
