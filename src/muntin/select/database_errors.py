@@ -1,0 +1,99 @@
+"""What DuckDB says of a statement, as an error at its place in the text."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+
+from muntin.errors import SelectError
+from muntin.select.database import DatabaseError
+from muntin.select.places import NOWHERE, Span, problem_at, starts_of
+from muntin.select.plan import CheckedStatement
+from muntin.select.syntax import MARK
+
+_LIMITS = {
+    "timeout": "ask for less: a shorter window, fewer rows, a join on keys",
+    "memory": "ask for less: a shorter window, fewer groups, a join on keys",
+    "too_large": "add WHERE or LIMIT",
+    "busy": "try again",
+}
+_READ_AS = {
+    "BOOLEAN": "write true or false",
+    **dict.fromkeys(("DATE", "TIMESTAMP"), "write a time as '2026-01-01 10:00' (UTC)"),
+    "INTERVAL": "write a length as INTERVAL '15 minutes'",
+    "TIME": "write a time of day as '10:00'",
+}
+_TOKEN = re.compile(r"""\w+|"(\w+)"|'(?:[^']|'')*'|"(?:[^"]|"")*"|\S""")
+_QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
+_COLUMN = re.compile(r"source column (\w+)")
+_OWN_NAME = re.compile(rf'"?{MARK}\d+"?\.')
+# as DuckDB calls it, and as `matching` writes it
+_LIKE = re.compile(r"!?~~(\*?)\(|regexp_full_match\((?=[^,]*, STRING, STRING\))")
+_TIMES = ("date", "timestamp", "time field", "interval")
+_ARITHMETIC = ("overflow", "out of range")
+
+
+def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
+    """A `SelectError` at the name or value that DuckDB speaks of, where that is known."""
+    if error.kind in _LIMITS:
+        code = "timeout" if error.kind == "timeout" else "limit"
+        return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
+    if error.kind == "text":
+        kind = str(error).rpartition(" ")[2]
+        remedy = _READ_AS.get(kind, "write the constant without quotes")
+        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, str(error), remedy, "type")
+    message = re.sub(r"^[A-Z][A-Za-z ]* Error: |_LITERAL\b", "", str(error))
+    lower = message.lower()
+    code, remedy = "type", ""
+    if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
+        code = "value"
+    elif any(word in lower for word in _ARITHMETIC):
+        code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
+    elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
+        code = "value"
+        if lower.startswith("could not convert"):
+            remedy = "TRY_CAST gives null for such a value"
+    elif "must appear in the group by" in lower:
+        code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
+        message = message.split(".")[0]
+    elif "no function matches" in lower:
+        message = message.split(". You might")[0]
+        if "regexp_" not in plan.text.lower():
+            message = _LIKE.sub(lambda found: "ILIKE(" if found[1] else "LIKE(", message)
+        remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
+    place = _place_of(_COLUMN, message, plan) or _place_in(error, plan)
+    place = place or _place_of(_QUOTED, message, plan) or NOWHERE
+    return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
+
+
+def _place_in(error: DatabaseError, plan: CheckedStatement) -> Span | None:
+    """The place in the text of the word or sign of the SQL that DuckDB points at, where both have
+    it as often."""
+    if error.position is None:
+        return None
+    at = len(error.sql.encode()[: error.position].decode(errors="replace"))
+    tokens, written = _tokens(error.sql), _tokens(plan.text)
+    word = next((word for start, word in tokens if start >= at), "")
+    same = [start for start, each in tokens if each == word]
+    spans = [Span(start, len(word)) for start, each in written if each == word]
+    return spans[bisect_left(same, at)] if same and len(same) == len(spans) else None
+
+
+def _tokens(text: str) -> list[tuple[int, str]]:
+    """Words and signs, with where they start; plain names without their quotes."""
+    found = _TOKEN.finditer(text)
+    return [(each.start(each.lastindex or 0), each[each.lastindex or 0].lower()) for each in found]
+
+
+def _place_of(named: re.Pattern[str], message: str, plan: CheckedStatement) -> Span | None:
+    """The column that the message names, or the first thing in quotes, if the text has it: where
+    it is not in a FROM item, about which DuckDB knows nothing."""
+    for match in named.finditer(message):
+        word = next(g for g in match.groups() if g)
+        if starts := starts_of(word, plan.text):
+            items = [item.span for item in plan.statement.items] if plan.items else []
+            outside = (
+                s for s in starts if not any(i.start <= s < i.start + i.length for i in items)
+            )
+            return Span(next(outside, starts[0]), len(word))
+    return None
