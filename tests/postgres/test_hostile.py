@@ -74,6 +74,30 @@ def test_a_start_that_is_none(fed, start):
 
 
 @pytest.mark.parametrize(
+    ("minor", "options", "answer"),
+    [
+        (0, [], None),
+        (1, [], None),
+        (2, [], None),
+        (99, [], (196_610, [])),
+        (9_999, ["_pq_.one", "_pq_.two"], (196_610, ["_pq_.one", "_pq_.two"])),
+        (0, ["_pq_.one"], (196_608, ["_pq_.one"])),
+    ],
+)
+def test_a_start_that_wants_more_than_is_spoken(fed, minor, options, answer):
+    body = b"".join(f"{name}\0x\0".encode() for name in ["user", *options]) + b"\0"
+    start = struct.pack(">iHH", 8 + len(body), 3, minor) + body
+    found = said(fed, start, message(b"Q", SELECT.encode() + b"\0"), END, goes=False)
+    if answer:
+        names = b"".join(f"{name}\0".encode() for name in answer[1])
+        told = message(b"v", struct.pack(">ii", answer[0], len(answer[1])) + names)
+        assert found.startswith(told)
+        found = found[len(told) :]
+    assert found.startswith(message(b"R", b"\0\0\0\0"))
+    assert b"SELECT 1\0" in found
+
+
+@pytest.mark.parametrize(
     "first",
     [
         b"Q\x7f\xff\xff\xff" + b"x" * 70_000,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from muntin.server.auth import Auth, Grant
 from muntin.server.postgres.certificate import Certificate
@@ -12,7 +13,7 @@ from muntin.server.postgres.portal import wire
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.scram import MECHANISM, ScramError
 from muntin.server.postgres.settings import SessionSettings
-from muntin.server.postgres.talk import Talk
+from muntin.server.postgres.talk import NEWEST, Talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,19 @@ class Opening:
                 case wire.StartupMessage() if not (talk.link.encrypted or self.in_the_open):
                     raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
                 case wire.StartupMessage():
+                    self._negotiate(talk, message)
                     settings = SessionSettings(message.params)
                     grant = await self._log_in(talk)
                     await self._welcome(talk, settings)
                     return grant, settings
         raise FrameError("too many requests before the startup message")
+
+    def _negotiate(self, talk: Talk, message: Any) -> None:
+        """What the client wants of the protocol beyond what is spoken here."""
+        unknown = [name for name in message.params if name.startswith("_pq_.")]
+        if unknown or message.protocol_version > NEWEST:
+            spoken = min(message.protocol_version, NEWEST)  # major and minor, as PostgreSQL has it
+            talk.put(wire.NegotiateProtocolVersion(newest_minor=spoken, unrecognized=unknown))
 
     async def _log_in(self, talk: Talk) -> Grant:
         grant = self.auth.everybody()

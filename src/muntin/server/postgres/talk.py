@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from pygwire.connection import BackendConnection
-from pygwire.constants import ConnectionPhase, TransactionStatus
+from pygwire.constants import ConnectionPhase, StartupRequestCode, TransactionStatus
 from pygwire.exceptions import PygwireError
 
 from muntin.server.limits import KIB
@@ -15,6 +15,7 @@ from muntin.server.postgres.link import ClientLink, GoneError
 from muntin.server.postgres.portal import wire
 from muntin.server.postgres.reports import FATAL, Refusal, error_fields
 
+OLDEST, NEWEST = StartupRequestCode.V3_0, StartupRequestCode.V3_2  # of the protocol
 MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 
 
@@ -34,8 +35,14 @@ class Talk:
         self._out = bytearray()
 
     async def startup(self) -> Any:
-        """A message of the start."""
-        (message,) = self._machine.receive(await self.link.startup())
+        """A message of the start, which is the same in all minor versions: pygwire knows two."""
+        data = await self.link.startup()
+        version = int.from_bytes(data[4:8])
+        if version >> 16 == OLDEST >> 16:
+            data = data[:4] + OLDEST.to_bytes(4) + data[8:]
+        message: Any = next(iter(self._machine.receive(data)))
+        if isinstance(message, wire.StartupMessage):
+            message.protocol_version = version
         return message
 
     async def receive(self, *, skipping: bool = False) -> Any:
