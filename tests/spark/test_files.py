@@ -224,6 +224,23 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
     assert found.sql("SELECT v, w FROM m FOR ALL").rows == [[14, 16]]
 
 
+@pytest.mark.spark
+def test_a_key_of_another_type_is_told_with_its_file(spark, tmp_path):
+    for name, keys in (("a", [1]), ("b", pa.nulls(1)), ("c", ["x"])):
+        moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"t": moment, "k": keys}), tmp_path / f"{name}.parquet")
+    source = {"format": "parquet", "path": str(tmp_path)}
+    spec = {"name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["k"]}}}
+    spec["source"] = source
+    said = r"c\.parquet: key 'k' is string there, and int64 in .*a\.parquet: .* files alike"
+    with pytest.raises(SourceError, match=said):
+        muntin.summarize(None, spec, ledger=temporary())
+    place = str(tmp_path / "checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
+    with pytest.raises(SourceError, match=said):
+        stream.await_termination(PATIENCE_SECONDS)
+
+
 UNREAD = {
     "half": pa.array([np.float16(1)], pa.float16()),
     "wide": pa.array([1], pa.decimal256(50, 2)),

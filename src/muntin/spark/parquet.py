@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import SourceError
+from muntin.kinds import SegmentSpec
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
@@ -28,6 +29,7 @@ from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
 from muntin.spark.source import check_names, check_nanoseconds, check_types
 from muntin.spec import Pipeline, SourceSpec
+from muntin.summaries.key_columns import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,6 +144,7 @@ def _files_of(df: DataFrame) -> list[str]:
 
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
+    _check_keys(files, pipeline)
     first = pq.read_schema(files[0])
     columns = pa.schema([first.field(name) for name in pipeline.columns_read()])
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
@@ -235,6 +238,24 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
             check_types(pipeline, schema)
         except SourceError as problem:
             raise SourceError(f"{path}: {problem}") from None
+
+
+def _check_keys(files: Sequence[str], pipeline: Pipeline) -> None:
+    """SourceError where a key has another type in another file: the two would not merge."""
+    summaries = [s for s in pipeline.summaries.values() if isinstance(s, SegmentSpec)]
+    keys = {name for summary in summaries for by in summary.tables() for name in by}
+    first: dict[str, tuple[str, str]] = {}
+    for path in files if keys else ():
+        for field in pq.read_schema(path):
+            if field.name not in keys or pa.types.is_null(field.type):
+                continue
+            kind = str(kind_of(field.name, pa.nulls(0, field.type)))
+            was, known = first.setdefault(field.name, (kind, path))
+            if was != kind:
+                raise SourceError(
+                    f"{path}: key '{field.name}' is {kind} there, and {was} in {known}: the two do "
+                    "not merge; write the files alike"
+                )
 
 
 def shares_of(
