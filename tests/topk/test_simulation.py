@@ -100,6 +100,8 @@ def test_streams_from_files(kind: str, tmp_path) -> None:
         assert counts.sum() == pa.compute.sum(table["value"]).as_py()
     found = simulate(path, window=100, unit=10, windows=20, k=2)
     assert found.invalid == found.unsure == 0
+    with pytest.raises(BadArgument, match="3 sites: the file has sites of its own"):
+        simulate(path, window=100, unit=10, windows=20, k=2, sites=3)
 
 
 def test_streams_that_cannot_be_read(tmp_path) -> None:

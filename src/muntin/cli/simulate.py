@@ -36,7 +36,9 @@ def register(app: typer.Typer) -> None:
         ),
         k: int = typer.Option(10, help="Members of the answer."),
         epsilon: int = typer.Option(0, help="Tolerance, in units of the values."),
-        sites: int = typer.Option(10, help="Of a made stream, or of a file that names none."),
+        sites: int | None = typer.Option(
+            None, help="Of a made stream, or of a file that names none; by default 10."
+        ),
         objects: int = typer.Option(1000, help="Of a made stream."),
         rate: float = typer.Option(267.0, help="Records a second, of a made stream."),
         exponent: float = typer.Option(2.0, help="Of Zipf's law."),

@@ -34,7 +34,7 @@ def simulate(
     affinity: float | None = None,
     objects: int = 1000,
     rate: float = 267.0,
-    sites: int = 10,
+    sites: int | None = None,
     k: int = 10,
     epsilon: int = 0,
     window: str | int = "15 minutes",
@@ -55,6 +55,7 @@ def simulate(
     stream : "zipf", "traffic", a file, or int64[units, sites, objects]
         See `streams`. A file or an array says itself how many objects and sites there are.
     exponent, affinity, objects, rate : of the made streams; `rate` in records a second
+    sites : of the made streams, and of a file that names none; 10
     window, unit : str or seconds
         The window slides by one unit and is a whole number of them long.
     windows : int
@@ -177,6 +178,8 @@ def _counts(
         raise BadArgument(f"{records:g} records in a unit: give a rate that makes 1 to 2**50")
     if seed < 0:
         raise BadArgument(f"seed {seed}: give 0 or more")
+    given = made["sites"]
+    made = {**made, "sites": streams.SITES if given is None else given}
     cells = units * made["sites"] * made["objects"]
     if isinstance(stream, str) and stream in ("zipf", "traffic") and cells > streams.CELLS_MAX:
         raise BadArgument(
@@ -193,9 +196,7 @@ def _counts(
         made = {name: made[name] for name in ("objects", "sites")}
         counts = streams.traffic(rng, units=units, records_per_unit=records, **made)
     else:
-        counts = streams.from_file(
-            stream, unit_seconds, sites=made["sites"], seed=seed, columns=columns
-        )
+        counts = streams.from_file(stream, unit_seconds, sites=given, seed=seed, columns=columns)
     if counts.ndim != 3 or counts.dtype.kind not in "iu":
         raise BadArgument(f"a stream is int64[units, sites, objects], not {counts.shape}")
     if len(counts) < units:

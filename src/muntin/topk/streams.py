@@ -18,6 +18,7 @@ from pyarrow.parquet import read_table as read_parquet
 from muntin.errors import BadArgument
 
 CELLS_MAX = 1 << 28  # 2 GiB of counts
+SITES = 10
 _COLUMNS = ("time", "object", "site", "value")
 
 
@@ -68,7 +69,7 @@ def from_file(
     path: str | PathLike[str],
     unit_seconds: int,
     *,
-    sites: int = 10,
+    sites: int | None = None,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
 ) -> np.ndarray:
@@ -77,14 +78,14 @@ def from_file(
     `path` (.npy (int64[units, sites, objects]), .csv or .parquet): a table has columns `time`
       (timestamp, or seconds) and `object`, and may have `site` and `value` (integers; 1 if there is
       none).
-    `sites`: where there is no column `site`, each record goes to one of so many at random.
+    `sites`: where there is no column `site`, each record goes to one of so many at random (10).
     `columns`: what these columns are called in the file: {"time": "time_hour", "object": "origin"}.
 
     Raises
     ------
     BadArgument
         The file cannot be read, lacks a column, has null or non-integer values, or its counts would
-        take more than 2 GiB.
+        take more than 2 GiB; or `sites` is given, and the file says itself which site each is of.
     """
     name = str(path)
     if not os.path.isfile(name):
@@ -94,6 +95,7 @@ def from_file(
             counts = np.load(name, allow_pickle=False)
             if counts.ndim != 3 or counts.dtype.kind not in "iu":
                 raise BadArgument(f"{name}: int64[units, sites, objects] is wanted")
+            _check_none(sites)
             return counts.astype(np.int64)
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
@@ -105,7 +107,7 @@ def from_table(
     table: pa.Table,
     unit_seconds: int,
     *,
-    sites: int = 10,
+    sites: int | None = None,
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
 ) -> np.ndarray:
@@ -122,8 +124,10 @@ def from_table(
     units = _units(table.column("time"), unit_seconds)
     objects, many = _codes(table.column("object"))
     if "site" in table.column_names:
+        _check_none(sites)
         places, sites = _codes(table.column("site"))
     else:
+        sites = SITES if sites is None else sites
         places = np.random.default_rng(seed).integers(0, sites, table.num_rows)
     values = np.ones(table.num_rows, np.int64)
     if "value" in table.column_names:
@@ -137,6 +141,11 @@ def from_table(
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, (units, places, objects), values)
     return counts
+
+
+def _check_none(sites: int | None) -> None:
+    if sites is not None:
+        raise BadArgument(f"{sites} sites: the file has sites of its own; leave the number out")
 
 
 def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
