@@ -7,6 +7,7 @@ escapes from Muntin is a bug.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -127,3 +128,17 @@ class MissingExtra(MuntinError, ImportError):
 
 class SourceError(MuntinError):
     """The source of a pipeline cannot be read, or lacks a column that the spec names."""
+
+
+OS_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free space, then start again",
+    errno.EDQUOT: "your share of the disk is used up: free space, then start again",
+    errno.EACCES: "this user may not: change its permissions, or write elsewhere",
+    errno.EPERM: "this user may not: change its permissions, or write elsewhere",
+    errno.ENOENT: "correct the path, or make its folder",
+    errno.ENOTDIR: "correct the path: part of it is a file",
+    errno.EISDIR: "it is a folder: give a file",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EROFS: "it is mounted to be read only: write elsewhere",
+}
+"""Of what a system refuses: none of it is a defect, so no trace is printed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import sys
@@ -13,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from muntin.cli.stopping import stop_spark
+from muntin.errors import OS_REMEDIES
 
 app = typer.Typer(
     name="muntin",
@@ -42,20 +42,6 @@ def _version(
 
 ONLY_ASK = ("query", "tables", "rejected")
 """Commands that read a ledger, print, and end: most of their time is that of imports."""
-
-
-_REMEDIES = {
-    errno.ENOSPC: "the disk is full: free space, then start again",
-    errno.EDQUOT: "your share of the disk is used up: free space, then start again",
-    errno.EACCES: "this user may not: change its permissions, or write elsewhere",
-    errno.EPERM: "this user may not: change its permissions, or write elsewhere",
-    errno.ENOENT: "correct the path, or make its folder",
-    errno.ENOTDIR: "correct the path: part of it is a file",
-    errno.EISDIR: "it is a folder: give a file",
-    errno.ENAMETOOLONG: "give a shorter name",
-    errno.EROFS: "it is mounted to be read only: write elsewhere",
-}
-"""Of what a system refuses: none of it is a defect, so no trace is printed."""
 
 
 _NUMBA_SETTINGS = Path(".numba_config.yaml")
@@ -121,7 +107,7 @@ def _flush() -> int:
 def _text_of(problem: OSError) -> str:
     """What the system has refused, in a line."""
     place = f"{problem.filename}: " if problem.filename else "output: "
-    return f"{place}{problem.strerror}; {_REMEDIES[problem.errno or 0]}"
+    return f"{place}{problem.strerror}; {OS_REMEDIES[problem.errno or 0]}"
 
 
 def main() -> None:
@@ -139,7 +125,7 @@ def main() -> None:
         sys.stderr.close()  # `muntin query ... | head` is no error
         sys.exit(0)
     except OSError as problem:
-        if problem.errno not in _REMEDIES:
+        if problem.errno not in OS_REMEDIES:
             raise
         sys.stderr.write(f"error: {_text_of(problem)}\n")
         sys.exit(1)

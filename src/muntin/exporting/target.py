@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from muntin.errors import MuntinError, SourceError
+from muntin.errors import OS_REMEDIES, MuntinError, SourceError
 
 KNOWN = ("start", "end", "revision", "events")
 ABOUT = "muntin.export"
@@ -58,7 +59,9 @@ def told(place: str) -> Iterator[None]:
         raise
     except Exception as problem:
         said = " ".join(_COLOUR.sub("", str(problem)).split()) or type(problem).__name__
-        raise SourceError(f"cannot export to '{place}': {said[:500]}") from problem
+        known = (f"; {r}" for number, r in OS_REMEDIES.items() if os.strerror(number) in said)
+        remedy = next(known, "")
+        raise SourceError(f"cannot export to '{place}': {said[:500]}{remedy}") from problem
 
 
 def done(target: Target) -> dict[tuple[int, int], tuple[int, int]]:
