@@ -1,6 +1,7 @@
 """Python workers come from our daemon with all they need, end quietly, and keep their memory."""
 
 import gc
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from packaging.version import Version
 
 from muntin.spark import daemon
+from muntin.spark.failures import worker_error
 
 pytestmark = pytest.mark.spark
 
@@ -168,3 +170,13 @@ def test_a_worker_that_is_stopped_for_good_is_killed_and_no_other(capfd):
     said = capfd.readouterr().err
     assert said.count("was stopped") == 1
     assert f"Python worker {stopped.pid} was stopped for" in said
+
+
+def test_a_killed_worker_is_told_and_not_what_java_wrote_to_it():
+    text = """Exception thrown in awaitResult:
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 \
+failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (localhost executor \
+driver): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
+Caused by: java.io.IOException: Broken pipe"""
+    said = "workers has ended, as often as its task may fail .*maxFailures.* memory was short"
+    assert re.search(said, str(worker_error(Exception(text))))

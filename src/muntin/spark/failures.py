@@ -52,6 +52,11 @@ _JAVA_GONE = (
     "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
     "tells, or what it wrote above). What was committed stays; start again to go on from there"
 )
+_WORKER_GONE = (
+    "one of Spark's Python workers has ended, as often as its task may fail "
+    "(spark.task.maxFailures): by a signal, or because memory was short (the system's log tells). "
+    "What was committed stays; start again to go on from there"
+)
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _UNREAD = ("FAILED_READ_FILE.NO_HINT", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
@@ -85,6 +90,8 @@ def worker_error(problem: Exception) -> Exception:
                 return kind(message)
     if is_java_gone(problem):
         return SourceError(_JAVA_GONE)
+    if "Python worker exited unexpectedly" in text:
+        return SourceError(_WORKER_GONE)
     return _start_error(text) or _source_error(problem, text) or problem
 
 
