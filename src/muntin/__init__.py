@@ -7,6 +7,8 @@ with muntin.summarize(df, "pipeline.yaml") as session:     # a DataFrame, once
 
 stream = muntin.stream(df, "pipeline.yaml")                 # a streaming DataFrame
 session = muntin.open("sqlite:///flights.db")               # what either has written
+
+All that goes wrong on purpose is a `muntin.MuntinError`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from muntin.client import Client as Client
     from muntin.client import connect as connect
+    from muntin.errors import MuntinError as MuntinError
+    from muntin.select.result import Result as Result
     from muntin.session import Session as Session
     from muntin.session import open as open  # noqa: A004
     from muntin.spark.batch import summarize as summarize
@@ -29,7 +34,10 @@ __version__ = "0.1.0"
 
 # Imported when first asked for: `import muntin` costs nothing, whatever is used of it.
 _MODULE_OF = {
+    "Client": "muntin.client",
+    "MuntinError": "muntin.errors",
     "Pipeline": "muntin.spec",
+    "Result": "muntin.select.result",
     "Session": "muntin.session",
     "Stream": "muntin.spark.stream",
     "connect": "muntin.client",
