@@ -165,6 +165,7 @@ def test_what_closed_is_pushed_where_it_could_not_be_read_at_once(feeder, ledger
             away.set()
             feeder.minute()
             await happens(lambda: tried.count(ledger.version()) > 2)
+            assert feeds._statements.version == ledger.version()
             away.clear()
             await happens(lambda: channel.seq == 1)
         finally:

@@ -192,6 +192,7 @@ class Feeds:
         if newer == self._version:
             return None
         before, self._version = self._version, newer
+        self._statements.version = newer
         try:
             closed = self._closings.read()
         except LedgerError:  # to be read once the ledger can be

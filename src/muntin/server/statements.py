@@ -148,10 +148,12 @@ class StoredAnswer:
 class _Job:
     """One computation, for all who wait for it."""
 
-    def __init__(self, asked: Asked, key: tuple[str, int | None], at: float) -> None:
+    def __init__(self, asked: Asked, text: str, at: float) -> None:
         self.asked = asked
-        self.key = key
+        self.text = text
         self.at = at
+        self.version = -1
+        """Of the ledger, when this began: it reads that state or a newer one."""
         self.answer: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
         self.clients: list[Hashable] = []
         self.asking = self.started = False
@@ -173,10 +175,12 @@ class Statements:
             else Threads(reader, limits)
         )
         self._turns: Turns[_Job] = Turns(self.runner.places)
-        self._shared: OrderedDict[tuple[str, int | None], _Job] = OrderedDict()
+        self._shared: OrderedDict[str, _Job] = OrderedDict()
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
+        self.version = -1
+        """Of the ledger, as far as this process has seen."""
         self.leaving = False
         """The server stops, and nothing is answered any more."""
         self.unread: set[StoredAnswer] = set()
@@ -226,11 +230,14 @@ class Statements:
         if asking:
             self._admit(client)
         text = asked.to_json()
-        key: tuple[str, int | None] = text, None
-        if self._begun(key):  # of an older state, perhaps
+        if self._begun(text):  # of an older state, perhaps
             loop = asyncio.get_running_loop()
-            key = text, await loop.run_in_executor(self._looking, self._reader.ledger.version)
-        job = self._job(key, asked, client)
+            look = self._reader.ledger.version
+            self.version = now = await loop.run_in_executor(self._looking, look)
+            job = self._shared.get(text)
+            if job is not None and job.started and job.version != now:
+                self._forget(job)
+        job = self._job(text, asked, client)
         job.waiters += 1
         job.asking |= asking
         try:
@@ -278,26 +285,26 @@ class Statements:
         few = len(held) < limits.answers_unread_max // share
         return few and nbytes < limits.answers_bytes_max // share
 
-    def _begun(self, key: tuple[str, int | None]) -> bool:
+    def _begun(self, text: str) -> bool:
         """Whether the same was asked just now, and may have been read already.
 
         Only then it matters which state the ledger is in. What has not begun reads a state at
         least as new as this one, whoever asked for it. To look takes a thread, and so longer than
         to ask for most answers.
         """
-        job = self._shared.get(key)
+        job = self._shared.get(text)
         return job is not None and job.started and not self._is_old(job)
 
     def _is_old(self, job: _Job) -> bool:
         return job.answer.done() and asyncio.get_running_loop().time() - job.at > SHARED_SECONDS
 
-    def _job(self, key: tuple[str, int | None], asked: Asked, client: Hashable) -> _Job:
+    def _job(self, text: str, asked: Asked, client: Hashable) -> _Job:
         """The computation of the same question over the same state, or a new one."""
-        job = self._shared.get(key)
+        job = self._shared.get(text)
         if job is None or self._is_old(job):
-            job = self._shared[key] = _Job(asked, key, asyncio.get_running_loop().time())
+            job = self._shared[text] = _Job(asked, text, asyncio.get_running_loop().time())
             self._unanswered.add(job)
-            self._shared.move_to_end(key)
+            self._shared.move_to_end(text)
             while len(self._shared) > SHARED_MAX:
                 self._shared.popitem(last=False)
         if not job.started and client not in job.clients:
@@ -309,7 +316,7 @@ class Statements:
     def _dispatch(self) -> None:
         while (turn := self._turns.take()) is not None:
             _, job = turn
-            job.started = True
+            job.started, job.version = True, self.version
             self._withdraw(job)
             task = job.running = asyncio.create_task(self._run(job))
             self._tasks.add(task)
@@ -364,8 +371,8 @@ class Statements:
             self._turns.drop(client, job)
 
     def _forget(self, job: _Job) -> None:
-        if self._shared.get(job.key) is job:
-            del self._shared[job.key]
+        if self._shared.get(job.text) is job:
+            del self._shared[job.text]
 
     def _discard(self, answer: StoredAnswer) -> None:
         self.unread.discard(answer)
