@@ -264,3 +264,22 @@ def test_requests_that_are_none(server, head):
 def test_many_headers(server):
     headers = {f"x-{number}": "1" for number in range(70)}
     assert httpx.get(server.url + "/state", headers=headers).status_code == 431
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://localhost:1/summaries", 200),
+        ("HTTP://[::1]/summaries?", 200),
+        ("http://localhost", 200),
+        ("http://localhost?a=b", 200),
+        ("http://localhost/windows?a=b", 400),
+        ("http://foreign.example/summaries", 403),
+        ("http:///summaries", 404),
+    ],
+)
+def test_a_target_may_be_a_whole_url_whose_host_counts(server, target, status):
+    made, host = raw(server)
+    made.sendall(f"GET {target} HTTP/1.1\r\n{host}\r\n".encode())
+    assert made.recv(200).startswith(b"HTTP/1.1 %d" % status)
+    made.close()

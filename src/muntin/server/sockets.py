@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -35,6 +36,7 @@ _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
 )
+_URL = re.compile(rb"https?://([^/?]+)([/?].*)?", re.IGNORECASE)
 PIECE_BYTES = 2 * KIB  # looked at between two looks at the budget: at most 341 empty frames
 
 
@@ -201,12 +203,27 @@ class _Requests(h11.Connection):
             head = sum(len(name) + len(value) for name, value in event.headers)
             if len(event.target) + head > self.head_bytes_max:
                 raise h11.RemoteProtocolError("the request line and headers are too long")
+            event = _of_path(event)
         elif isinstance(event, h11.Data):
             self._pieces += 1
             self._bytes += len(event.data)
             if self._pieces > self.pieces_max or self._bytes > self.body_bytes_max:
                 raise h11.RemoteProtocolError("the body is too large, or in too many pieces")
         return event
+
+
+def _of_path(request: h11.Request) -> h11.Request:
+    """Where its target is a whole URL, the host of that is what counts (RFC 9112)."""
+    found = _URL.fullmatch(request.target)
+    if found is None:
+        return request
+    headers = [(name, value) for name, value in request.headers if name != b"host"]
+    return h11.Request(
+        method=request.method,
+        headers=[(b"host", found[1]), *headers],
+        target=b"/" + (found[2] or b"").removeprefix(b"/"),
+        http_version=request.http_version,
+    )
 
 
 class GuardedHttp(H11Protocol):
