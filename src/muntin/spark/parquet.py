@@ -8,7 +8,7 @@ are read so, which is a third sooner, unless they hardly repeat.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,10 @@ DICTIONARY_ROW_BYTES = 3  # for each row, in the file; for more, the strings are
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
 
+class MixedKeysError(SourceError):
+    """Keys of files do not merge, whoever reads them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """Row groups of one file."""
@@ -60,14 +64,14 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
     Raises
     ------
     SourceError
-        As `check_files`.
+        As `check_files` and `check_keys`.
     """
     if pipeline.fields or not source.is_plain_parquet:
         return []
     here = local_path(source.path or "")
     if here is None or partitions_of(here, map(Path, files)) & set(pipeline.columns_read()):
         return []  # of a partition's column, its folders have the word
-    check_files(files, pipeline)
+    check_keys(check_files(files, pipeline), pipeline)
     return files
 
 
@@ -111,6 +115,8 @@ def _gather_by_arrow(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> G
         return None
     try:
         files = readable_files(source, pipeline, _files_of(df))
+    except MixedKeysError:
+        raise
     except SourceError as problem:
         _LOG.warning("%s: %s: it is read by Spark, which takes for null what is not there",
                      pipeline.name, problem)  # fmt: skip
@@ -144,7 +150,6 @@ def _files_of(df: DataFrame) -> list[str]:
 
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
-    _check_keys(files, pipeline)
     first = pq.read_schema(files[0])
     columns = pa.schema([first.field(name) for name in pipeline.columns_read()])
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
@@ -216,13 +221,14 @@ def _coded(path: str, columns: list[str]) -> list[str]:
     return found
 
 
-def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
-    """SourceError where a file cannot be read, the first lacks a column, or one has another type
-    than can be used. What a later file lacks is null, as it is to Spark."""
+def check_files(files: Sequence[str], pipeline: Pipeline) -> dict[str, pa.Schema]:
+    """Their schemas; SourceError where a file cannot be read, the first lacks a column, or one has
+    another type than can be used. What a later file lacks is null, as it is to Spark."""
     first: dict[str, pa.Field] = {}
+    found: dict[str, pa.Schema] = {}
     for path in files:
         try:
-            schema = pq.read_schema(path)
+            found[path] = schema = pq.read_schema(path)
         except (pa.ArrowInvalid, OSError) as problem:
             raise SourceError(
                 f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "
@@ -238,21 +244,23 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> None:
             check_types(pipeline, schema)
         except SourceError as problem:
             raise SourceError(f"{path}: {problem}") from None
+    return found
 
 
-def _check_keys(files: Sequence[str], pipeline: Pipeline) -> None:
-    """SourceError where a key has another type in another file: the two would not merge."""
+def check_keys(schemas: Mapping[str, pa.Schema], pipeline: Pipeline) -> None:
+    """MixedKeysError where a key has another type in another file: the two would not merge."""
     summaries = [s for s in pipeline.summaries.values() if isinstance(s, SegmentSpec)]
     keys = {name for summary in summaries for by in summary.tables() for name in by}
     first: dict[str, tuple[str, str]] = {}
-    for path in files if keys else ():
-        for field in pq.read_schema(path):
-            if field.name not in keys or pa.types.is_null(field.type):
+    for path, schema in schemas.items():
+        for name in sorted(keys & {*schema.names}):
+            field = schema.field(name)
+            if pa.types.is_null(field.type):
                 continue
             kind = str(kind_of(field.name, pa.nulls(0, field.type)))
             was, known = first.setdefault(field.name, (kind, path))
             if was != kind:
-                raise SourceError(
+                raise MixedKeysError(
                     f"{path}: key '{field.name}' is {kind} there, and {was} in {known}: the two do "
                     "not merge; write the files alike"
                 )
