@@ -102,6 +102,9 @@ WRONG = [
     ("SELECT 1 UNION SELECT 2 ORDER BY »2«", "unknown_column", "ORDER BY 2", "1 column"),
     ("SELECT 1 FROM orders WHERE »rank«() OVER () > 1", "group_by", "rank(...) at many", "WITH"),
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
+    ("SELECT cast(»driver« AS DATE) FROM orders(driver)", "value", '"d1"', "TRY_CAST gives null"),
+    ("SELECT »time«::TINYINT FROM (SELECT 400 AS time)", "value", "400", "TRY_CAST gives null"),
+    ("SELECT make_timestamp(2026, 1, 1, 25, 0, 0)", "value", "Time out of range: 25", ""),
     ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
     (
         "SELECT 1 FROM orders(driver) WHERE time = »'1.5'«",

@@ -29,8 +29,7 @@ _COLUMN = re.compile(r"source column (\w+)")
 _OWN_NAME = re.compile(rf'"?{MARK}\d+"?\.')
 # as DuckDB calls it, and as `matching` writes it
 _LIKE = re.compile(r"!?~~(\*?)\(|regexp_full_match\((?=[^,]*, STRING, STRING\))")
-_TIMES = ("date", "timestamp", "time field", "interval")
-_ARITHMETIC = ("overflow", "out of range")
+_OVERFLOW = re.compile("overflow|is out of range")
 
 
 def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
@@ -44,14 +43,12 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         return problem_at(plan.text, _place_in(error, plan) or NOWHERE, str(error), remedy, "type")
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: |_LITERAL\b", "", str(error))
     lower = message.lower()
-    code, remedy = "type", ""
-    if any(word in lower for word in _ARITHMETIC) and any(word in lower for word in _TIMES):
-        code = "value"
-    elif any(word in lower for word in _ARITHMETIC):
+    kind, code, remedy = error.kind.lower(), "type", ""
+    if kind == "out of range" and _OVERFLOW.search(lower):
         code, remedy = "overflow", "cast to DOUBLE before multiplying or adding: x::DOUBLE * y"
-    elif error.kind.lower() in ("conversion", "invalid input", "invalidinput", "out of range"):
+    elif kind in ("conversion", "invalid input", "invalidinput", "out of range"):
         code = "value"
-        if lower.startswith("could not convert"):
+        if kind == "conversion" and error.position is not None:  # a cast
             remedy = "TRY_CAST gives null for such a value"
     elif "must appear in the group by" in lower:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
