@@ -138,6 +138,7 @@ OS_REMEDIES = {
     errno.ENOENT: "correct the path, or make its folder",
     errno.ENOTDIR: "correct the path: part of it is a file",
     errno.EISDIR: "it is a folder: give a file",
+    errno.EEXIST: "it is a file: give a folder",
     errno.ENAMETOOLONG: "give a shorter name",
     errno.EROFS: "it is mounted to be read only: write elsewhere",
 }

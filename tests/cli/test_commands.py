@@ -228,7 +228,8 @@ def test_doctor_reads_a_whole_ledger(muntin, tmp_path):
     assert "remedy: restore the ledger from a backup" in out
     code, out, _ = muntin("doctor", "--ledger", f"sqlite:///{tmp_path}/none.db")
     assert code == 1
-    assert "none.db" in out
+    assert out.count("none.db") == 2  # what is wrong, and as the remedy why
+    assert "remedy: there is no ledger at" in out
 
 
 def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
@@ -245,6 +246,12 @@ def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
 def test_a_rate_that_is_none_is_refused(muntin, rate):
     code, _, err = muntin("capacity", "p.yaml", "--rate", rate)
     assert (code, "--rate" in err) == (2, True)
+
+
+def test_a_file_in_the_place_of_a_folder_is_told(muntin, tmp_path):
+    (tmp_path / "a").touch()
+    code, _, err = muntin("demo", "--replay", "--no-open", "--folder", tmp_path / "a")
+    assert (code, err) == (1, f"error: {tmp_path}/a: File exists; it is a file: give a folder\n")
 
 
 def test_help_names_every_command(muntin):
@@ -275,6 +282,8 @@ def test_produce_names_a_broker_that_is_not_there(muntin, tmp_path):
     code, _, told = muntin("produce", tmp_path / "a.jsonl", "-t", "a", "--servers", "127.0.0.1:1")
     assert code == 1
     assert "no broker is there (127.0.0.1:1: " in " ".join(told.split())
+    _, _, told = muntin("produce", tmp_path / "a.jsonl", "-t", "a", "--servers", "broker")
+    assert "(broker: write host:port, such as localhost:9092)" in " ".join(told.split())
 
 
 def test_produce_takes_secrets_from_the_environment(monkeypatch):

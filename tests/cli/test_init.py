@@ -244,6 +244,14 @@ def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, c
     assert len(err.splitlines()) == 1
 
 
+def test_a_column_for_which_spark_refuses_the_file_is_told(muntin, tmp_path):
+    columns = {"at": MINUTES, "k": ["a", "b"] * 720, "tod": pa.nulls(1440, pa.time64("us"))}
+    pq.write_table(pa.table(columns), tmp_path / "d.parquet")
+    code, _, err = muntin("init", tmp_path / "d.parquet", "-o", tmp_path / "p.yaml")
+    assert code == 0
+    assert "note: column 'tod' is time64[us]: Spark reads no file with such a column, un" in err
+
+
 @pytest.mark.parametrize("name", ["d.json", "d.parquet"])
 def test_objects_are_opened_at_any_depth(init, name):
     deep = {"city": "EWR", "x.y": 7}

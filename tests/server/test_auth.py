@@ -108,6 +108,19 @@ def test_an_origin_that_is_none_is_refused_at_start(clock, ledger, origin):
         Server(ledger, port=0, origins=[origin])
 
 
+@pytest.mark.parametrize(("name", "known"), [
+    ("Ops.Example", True), ("ops.example:8787", True), ("fe80::1", True), ("[fe80::1]", True),
+    ("https://ops.example", False), ("", False),
+])  # fmt: skip
+def test_a_host_name_that_is_none_is_refused_at_start(clock, name, known):
+    if not known:
+        with pytest.raises(BadArgument, match=r"host name .* for example ops\.example"):
+            Auth(hosts=[name], now=clock)
+        return
+    called = "[fe80::1]:8787" if "fe80" in name else "ops.example:8787"
+    assert Auth(hosts=[name], now=clock).host_allowed({"host": called})
+
+
 @pytest.mark.parametrize(("site", "allowed"), [
     ("cross-site", False), ("same-site", False), ("same-origin", True), ("none", True),
     ("", False), ("x", False),

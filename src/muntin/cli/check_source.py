@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin import storage
-from muntin.cli.sample import UNREAD
+from muntin.cli.sample import UNREAD, is_unread
 from muntin.errors import BadArgument, SourceError
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
@@ -192,19 +192,11 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
         raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
     if declared is None:
         for field in schema:
-            if _is_unread(field.type):
+            if is_unread(field.type):
                 raise SourceError(
                     f"source.path: {file}: column '{field.name}' is {field.type}: {NO_SUCH_COLUMN}"
                 )
     return Seen(declared or {f.name: _to_spark(f.type) for f in schema}, times)
-
-
-def _is_unread(kind: pa.DataType) -> bool:
-    """Does Spark refuse a file that has such a column, whether it is asked for or not?"""
-    if pa.types.is_nested(kind):
-        return any(_is_unread(kind.field(at).type) for at in range(kind.num_fields))
-    is_wide = pa.types.is_decimal256(kind) and kind.precision > 38
-    return is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind)
 
 
 def _to_spark(kind: pa.DataType) -> pa.DataType:

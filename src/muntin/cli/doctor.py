@@ -145,7 +145,7 @@ def _ledger(url: str) -> Iterator[Finding]:
         with closing(open_ledger(url, create=False)) as opened:
             damage = opened.verify()
     except MuntinError as problem:
-        yield False, f"ledger {shown}: {problem}", "give the ledger that a pipeline wrote"
+        yield False, f"ledger {shown} cannot be opened", str(problem)
         return
     for sentence in damage:
         what, _, remedy = sentence.partition("; ")

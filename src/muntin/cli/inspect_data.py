@@ -103,7 +103,8 @@ def inspect(data: Path) -> Found:
     if not found.keys:
         raise SourceError(
             f"{sample.files[0]}: no column looks like a key (text, a code, a yes or no); there are "
-            f"{sample.listed()}"
+            f"{sample.listed()}. Write the pipeline file by hand: quantiles, distinct and top_k "
+            "need no key"
         )
     read = (found.time, *found.keys, *found.indicators)
     found.fields = {n: text for n, text in sample.fields.items() if n in read} | found.fields
@@ -196,7 +197,8 @@ def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     raise SourceError(
         "no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number since "
         "1970 whose name says time, ts, date, at, when, epoch, created); there are "
-        f"{sample.listed()}"
+        f"{sample.listed()}. Where a number counts since 1970, write the pipeline file by hand, "
+        "with  time: {column: NAME, unit: ms}"
         + "".join(
             f"; {bad.sum():,} rows have no time in '{n}'{sample.first(n, bad)}" for n, bad in odd
         )

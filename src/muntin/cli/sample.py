@@ -84,6 +84,9 @@ class Sample:
 def sampled(data: Path) -> Sample:
     """The first rows of some files; SourceError where they cannot be read, or hold none."""
     import duckdb
+    import pyarrow.parquet as pq
+
+    from muntin.spark.source import NO_SUCH_COLUMN
 
     sample = Sample(*_files(data))
     file, form = sample.files[0], sample.format
@@ -102,6 +105,11 @@ def sampled(data: Path) -> Sample:
     if form == "parquet":
         greatest = {str(row[0]): row[3] for row in rows if row[0] not in sample.fields}
         sample.left_out = _unusable(data, sample.files, greatest)
+        sample.warnings += [
+            f"column '{column.name}' is {column.type}: {NO_SUCH_COLUMN}"
+            for column in pq.read_schema(file)
+            if is_unread(column.type)
+        ]
     sample.columns = {
         str(row[0]): (kinds.get(row[0], str(row[1])), int(row[4] or 0))
         for row in rows
@@ -180,6 +188,14 @@ def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[s
         elif pa.types.is_uint64(kinds[name]) and int(greatest[name] or 0) >= 1 << 63:
             found[name] = "values beyond int64"
     return found
+
+
+def is_unread(kind: pa.DataType) -> bool:
+    """Does Spark refuse a file that has such a column, whether it is asked for or not?"""
+    if pa.types.is_nested(kind):
+        return any(is_unread(kind.field(at).type) for at in range(kind.num_fields))
+    is_wide = pa.types.is_decimal256(kind) and kind.precision > 38
+    return is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind)
 
 
 def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], str]:

@@ -67,7 +67,7 @@ class Auth:
     Raises
     ------
     BadArgument
-        A token that can be guessed, or an origin that is none.
+        A token that can be guessed, or an origin or a host's name that is none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Auth:
         self._grants = self._known(reader_token, operator_token)
         self._open = None if self._grants else Grant(self._operate, "local")
         self._origins = frozenset(_given(origin) for origin in origins)
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = frozenset(_given_host(host) for host in hosts)
         self._limits = limits or ServerLimits()
         self._now = now
         self._tickets: dict[bytes, tuple[float, Grant]] = {}
@@ -211,6 +211,14 @@ def _host_name(host: str) -> str:
     """Without the port, in lower case; "" where it is not written as a host."""
     found = _HOST.fullmatch(host.strip().lower())
     return "" if found is None else found["address"] or found["name"]
+
+
+def _given_host(text: str) -> str:
+    """A name that this server was started with."""
+    name = _host_name(text) or _host_name(f"[{text}]")
+    if not name:
+        raise BadArgument(f"host name {text[:80]!r} is none: write for example ops.example")
+    return name
 
 
 def _given(text: str) -> str:

@@ -74,9 +74,11 @@ def check_servers(servers: str, option: str) -> None:
     why = ""
     for server in given:
         host, _, port = server.rpartition(":")
+        if not port.isdecimal():
+            why = f"{server}: write host:port, such as localhost:9092"
+            continue
         try:
-            number = int(port)
-            socket.create_connection((host.strip("[]"), number), CONNECT_SECONDS).close()
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError) as problem:
             why = f"{server}: {problem}"
             if isinstance(problem, TimeoutError):
