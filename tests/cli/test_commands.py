@@ -15,9 +15,12 @@ from rich.console import Console
 
 from muntin.cli import doctor
 from muntin.cli.produce import options_of
+from muntin.cli.run import check_rejected, print_progress
 from muntin.cli.tables import rich_table
+from muntin.errors import SourceError
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
+from muntin.progress import Progress
 from muntin.spec import Pipeline
 from tests.pipeline.support import events, pipeline, run
 
@@ -121,6 +124,16 @@ def test_rejected_shows_records_and_reasons(muntin, ledger):
     assert code == 0
     assert "3 of 303 events rejected" in out
     assert "no_time" in out
+
+
+def test_a_run_that_rejected_shows_no_password_of_its_ledger(capsys):
+    spec = pipeline(ledger="postgresql://muntin:geheim@host/database", max_rejected=0.5)
+    progress = Progress(read=4, rejected=1, counted=3)
+    print_progress(spec, progress, 1.0)
+    assert "muntin rejected --ledger postgresql://muntin:***@host" in capsys.readouterr().out
+    progress.rejected = 3
+    with pytest.raises(SourceError, match=r"postgresql://muntin:\*\*\*@host"):
+        check_rejected(spec, progress)
 
 
 def test_init_check_and_its_errors(muntin, tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from muntin.cli.counting import check_counting
+from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
     from muntin.cli.stopping import Stop
@@ -147,7 +148,7 @@ def check_rejected(spec: Pipeline, progress: Progress) -> None:
     raise SourceError(
         f"{progress.rejected:,} of {progress.read:,} records were rejected ({share:.1%}), more "
         f"than max_rejected: {spec.max_rejected:g} allows; the others are in the ledger. See why:  "
-        f"muntin rejected --ledger {spec.ledger_url}"
+        f"muntin rejected --ledger {shown_url(spec.ledger_url)}"
     )
 
 
@@ -165,4 +166,4 @@ def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:
     ):
         typer.echo(f"{name:>16}  {value}")
     if progress.rejected and progress.rejected <= progress.read * spec.max_rejected:
-        typer.echo(f"see why:  muntin rejected --ledger {spec.ledger_url}")
+        typer.echo(f"see why:  muntin rejected --ledger {shown_url(spec.ledger_url)}")
