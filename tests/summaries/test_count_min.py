@@ -206,16 +206,17 @@ def test_top_keeps_the_items_with_certain_bounds():
 
 def test_spellings_of_items():
     texts = ["a", "bb", "a", "ü" * 30]
-    expected = CountMin(32, 3)
+    expected = CountMin(32, 3, track=2)
     expected.update(texts)
     for spelled in (
+        iter(texts),  # which can be read once
         pa.array(texts).dictionary_encode(),
         pa.chunked_array([texts[:2], texts[2:]]),
         pa.array(texts, pa.large_string()),
         pa.array(["x", *texts]).slice(1),
         np.array(texts),
     ):
-        sketch = CountMin(32, 3)
+        sketch = CountMin(32, 3, track=2)
         sketch.update(spelled)
         assert sketch.to_bytes() == expected.to_bytes()
     assert expected.estimate("a").value.tolist() == [2]

@@ -32,7 +32,7 @@ from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
-from muntin.summaries.items import hash_items
+from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels import count_min as kernels
 from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
 from muntin.summaries.space_saving import SpaceSaving
@@ -176,6 +176,8 @@ class CountMin(Copied):
         SummaryOverflow
             The total weight would leave int64. Nothing was counted.
         """
+        if not isinstance(items, pa.DictionaryArray):
+            items = as_items(items)  # read once: the second time, an iterator has nothing left
         hashes = hash_items(items, self.seed)
         amounts = as_weights(weights, len(hashes))
         total = added(self._total, total_of(amounts, len(hashes)), "count_min")
