@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.errors import CorruptSummary, MuntinError
+from muntin.errors import CorruptSummary, MuntinError, SummaryOverflow
 from muntin.segments.algebra import Algebra
-from muntin.segments.building import merge
+from muntin.segments.building import WHOLE, merge
+from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.codec import cut, decode, encode, head_size, read_index, read_types
 from muntin.segments.columns import Column, Ragged, frozen
 from muntin.segments.registry import KINDS
@@ -84,6 +85,16 @@ def test_states_that_are_changed_are_refused_or_answer(kind: str, data: Any) -> 
     for question in EXAMPLES[kind].questions:
         read.algebra.answer(read.tables[0], question)
     merge([read, segment], 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_events_than_are_read_are_not_merged(kind: str) -> None:
+    """Their number would wrap, and levels of sketches pass the last that there is room for."""
+    segment = example(kind, 1)
+    (table,) = segment.tables
+    large = replace(segment, tables=(replace(table, events=frozen(table.events * EVENTS_MAX)),))
+    with pytest.raises(SummaryOverflow, match="events"):
+        merge([large, large], WHOLE)
 
 
 def _changed(values: np.ndarray, data: Any) -> np.ndarray:

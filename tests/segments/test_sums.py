@@ -215,6 +215,7 @@ def test_a_type_that_changes_is_refused() -> None:
         ("f.sum", lambda x: np.where(np.arange(len(x)) == 1, -np.inf, x)),
         ("f.low", lambda x: np.full(3, 100.0)),
         ("i.beyond", lambda x: np.array([0, 0, 9])),
+        ("i.beyond", lambda x: np.array([0, 0, -(2**63)])),
         ("i.unseen", lambda x: np.array([1, 1, 1])),
     ],
 )

@@ -187,6 +187,24 @@ def test_states_that_no_values_make_are_refused(damage: Any) -> None:
         algebra.check(replace(table, states=damage(dict(table.states))))
 
 
+def test_weights_near_the_most_that_are_read_merge() -> None:
+    """The weights that tiers begin at are beyond int64 then."""
+    segment = build(TailQuantiles(k=762, dtype="int64"), np.zeros(1, np.int64), [pa.array([5])])
+    (table,) = segment.tables
+    levels, events = np.zeros(2 * 50, np.int64), np.array([8_000 << 49])
+    levels[-2:] = 8_000, 64 << 2
+    states = {
+        **table.states,
+        "items": Ragged(np.array([0, 8_000]), np.arange(8_000)),
+        "levels": Ragged(np.array([0, len(levels)]), levels),
+        "least": Ragged(np.array([0, 1]), np.array([0])),
+    }
+    large = replace(segment, events=events, tables=(replace(table, events=events, states=states),))
+    both = merge([decode(encode(large)), segment], WHOLE)
+    assert both.events[0] == events[0] + 1
+    both.algebra.check(both.tables[0])
+
+
 def test_what_cannot_be_asked_or_made() -> None:
     segment = Stream([1], {}, [(pa.float64(), [1.0])]).build(TailQuantiles())
     with pytest.raises(BadArgument, match="fraction"):

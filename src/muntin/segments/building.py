@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, IncompatibleSummary
+from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, merged_algebra
+from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.columns import Ragged, States, concat, frozen, take
 from muntin.segments.grouping import as_slices, counted, group, limited
 from muntin.segments.kernels.lists import sum_counts
@@ -111,6 +112,8 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     ------
     IncompatibleSummary
         Other kinds, parameters, limits or types of keys.
+    SummaryOverflow
+        More events than there can be: kernels have no room for what so many would make.
     """
     if not segments:
         raise BadArgument("merge() of nothing: give at least one segment")
@@ -155,6 +158,8 @@ def _stepped(slices: np.ndarray, step: int) -> np.ndarray:
 
 def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | None) -> Table:
     whole = joined(parts)
+    if whole.events.sum(dtype=np.float64) > EVENTS_MAX:
+        raise SummaryOverflow(f"{algebra.kind}: more than {EVENTS_MAX:,} events in one merge")
     slices = _stepped(whole.slice_of_row, step)
     groups = group(slices, whole.key, len(whole.keys))
     if limit is not None:

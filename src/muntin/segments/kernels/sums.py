@@ -35,13 +35,15 @@ def sum_integers(low, beyond, groups, small, out_low, out_beyond):
     wide = beyond.shape[0] > 0
     for i in range(low.shape[0]):
         g = groups[i]
+        # To the low half it is added as an unsigned number, to the high half with its sign (-1, if
+        # it is negative) and the carry: where the low half wrapped, it is smaller than what came.
         value = np.int64(low[i])
         below = np.uint64(out_low[g]) + np.uint64(value)
         out_low[g] = np.int64(below)
         out_beyond[g] += (value >> 63) + (below < np.uint64(value))
         if wide:
             out_beyond[g] += beyond[i]
-    for g in range(out_low.shape[0]):  # the low half was added as if it had no sign
+    for g in range(out_low.shape[0]):  # a low half that is negative as int64 is 2^64 less
         out_beyond[g] -= out_low[g] >> 63
 
 
@@ -64,7 +66,10 @@ def sum_floats(high, low, order, bounds, out_high, out_low):
 
 @kernel()
 def pairs_of_integers(low, beyond, out_high, out_low):
-    """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros."""
+    """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros.
+
+    Each is added up of three parts that are floats exactly: 64 bits, 32 and 32.
+    """
     for i in range(low.shape[0]):
         value = low[i]
         above = np.float64(value >> 63)
@@ -99,7 +104,8 @@ def problem_of_integers(low, beyond, events, nulls, unseen):
         if without < 0:
             return LACKS_TOO_OFTEN
         above = beyond[i] if beyond.shape[0] > 0 else 0
-        if abs(above) > ((events[i] - without) >> 1) + 1:  # more than the values times 2^63
+        most = ((events[i] - without) >> 1) + 1  # of values of 2^63 each
+        if above > most or above < -most:  # no abs(): that of -2^63 is negative
             return BEYOND_ITS_EVENTS
         if without == events[i] and (above != 0 or (low.shape[0] > 0 and low[i] != 0)):
             return SUM_OF_NO_VALUES

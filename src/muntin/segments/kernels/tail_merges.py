@@ -9,7 +9,7 @@ that blocks may be the larger the more is above.
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, coins_of, draw
+from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, SEED, coins_of, draw
 from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
@@ -17,12 +17,15 @@ from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 MERGE_SHARE = 0.2  # of a rank's variance, that sampling may add
 SORTED_MAX = 1 << 12  # a merge of no more items sorts them all
 SAMPLED = 1 << 11  # items that tell where tiers begin
-TIER_SHIFT = 2
+TIER_SHIFT = 2  # a tier's items may go up so many levels more than those of the tier above it
 
 
 @kernel()
 def _unite_turns(rows, level_starts, levels, turns):
-    """Schedules are united by OR; of coins that wait for their opposites, one stays."""
+    """Schedules are united by OR; of coins that wait for their opposites, one stays.
+
+    `levels` holds two numbers a level, its size and its turns, packed as `compact_stack` says.
+    """
     fill(turns, 0)
     height = 1
     for i in range(rows.shape[0]):
@@ -44,7 +47,7 @@ def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
     keys = np.empty(total // step + 1, np.int64)
     weights = np.empty(keys.shape[0], np.int64)
     taken = 0
-    skip = 0
+    skip = 0  # counted on from run to run: else runs shorter than `step` would never be asked
     for i in range(rows.shape[0]):
         row = rows[i]
         at = starts[row]
@@ -61,14 +64,14 @@ def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
     sort_pairs(keys[:taken], weights[:taken])
     tiers = 0
     above = np.int64(0)
-    limit = first
+    limit = np.float64(first)  # an int64 might wrap to 0, which is never above
     for i in range(taken - 1, -1, -1):
         above += weights[i]
         if above >= limit and tiers < found.shape[0]:
             found[tiers] = keys[i]
             tiers += 1
             while limit <= above:
-                limit *= 1 << TIER_SHIFT
+                limit *= 1 << TIER_SHIFT  # one item may weigh more than a tier: none is set twice
     return tiers
 
 
@@ -76,20 +79,21 @@ def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
 def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins, sizes, out):
     """The items of rows level by level, not sorted.
 
-    Items below thresholds[j] may go up to level (j + 1) x TIER_SHIFT: of each block of neighbours
-    one is taken, with the weight of all. What fills no block stays where it is.
+    Tier j + 1 is what is below thresholds[j] and in no later tier; tier 0 is the top. Its items may
+    go up to level (j + 1) x TIER_SHIFT: of each block of neighbours one is taken, with the weight
+    of all. What fills no block stays where it is.
 
     Returns the number of levels; `sizes` is filled.
     """
     tiers = thresholds.shape[0]
     there = max(height, tiers * TIER_SHIFT + 1)
-    counts = np.zeros((height, tiers + 1), np.int64)
+    counts = np.zeros((height, tiers + 1), np.int64)  # items of each level and tier, of all rows
     heights = 0
     for i in range(rows.shape[0]):
         heights += max((level_starts[rows[i] + 1] - level_starts[rows[i]]) // 2, 1)
-    cuts = np.empty(
-        (heights, tiers + 2), np.int64
-    )  # of each run: where its tiers begin, from below
+    # A run is a level of a row. It is sorted, so that tier j is one stretch of it: items
+    # cuts[run, j + 1] to cuts[run, j].
+    cuts = np.empty((heights, tiers + 2), np.int64)
     run = 0
     for i in range(rows.shape[0]):
         row = rows[i]
@@ -113,9 +117,11 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
             blocks = counts[level, j] >> shift
             sizes[level + shift] += blocks
             sizes[level] += counts[level, j] - (blocks << shift)
-    filled = np.zeros(there + 1, np.int64)
+    filled = np.zeros(there + 1, np.int64)  # the next free place of each level in `out`
     for level in range(there):
         filled[level + 1] = filled[level] + sizes[level]
+    # Blocks go on from run to run, as if all items of a level and tier were one list. So many of
+    # the list are in runs before this one; and which of the list is taken next.
     seen = np.zeros((height, tiers + 1), np.int64)
     picked = np.zeros((height, tiers + 1), np.int64)
     run = 0
@@ -129,7 +135,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
                 before = seen[level, j]
                 seen[level, j] += end - first
                 if shift:
-                    whole = counts[level, j] >> shift << shift
+                    whole = counts[level, j] >> shift << shift  # of the list, in full blocks
                     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
                     put = filled[level + shift]
                     pick = picked[level, j]
@@ -141,6 +147,7 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
                         pick = (((pick >> shift) + 1) << shift) + np.int64(draw(coins) & mask)
                     picked[level, j] = pick
                     filled[level + shift] = put
+                    # What is left of this run is behind the last full block.
                     first = max(first, min(end, first + whole - before))
                 put = filled[level]
                 for at in range(first, end):
@@ -156,7 +163,13 @@ def merge_tail(
     starts, items, level_starts, levels, least_starts, least, order, bounds, k, seed,
     out_starts, out_items, out_level_starts, out_levels, out_least_starts, out_least,
 ):  # fmt: skip
-    """Sketches of groups as one each. Lists as in `fold_tail`; a single one stays as it is."""
+    """Sketches of groups as one each. Lists as in `fold_tail`; a single one stays as it is.
+
+    `order`, `bounds` (int64[rows], int64[groups + 1]): group g is made of the rows
+      order[bounds[g]:bounds[g + 1]].
+    `out_items` (int64[n]): as many as the sketches have together.
+    `out_levels`, `out_least` (int64[...]): 2 x LEVELS_MAX and 1 for each group that may get levels.
+    """
     filled = 0
     out_starts[0] = out_level_starts[0] = out_least_starts[0] = 0
     sizes = np.empty(LEVELS_MAX + 2, np.int64)
@@ -193,6 +206,7 @@ def merge_tail(
                     filled += 1
             if rows.shape[0] > 1:
                 sort_keys(out_items[start:filled])
+            # There are levels only where it is a single row.
             for j in range(level_starts[rows[0]], level_starts[rows[0] + 1] if compacted else 0):
                 out_levels[out_level_starts[g + 1]] = levels[j]
                 out_level_starts[g + 1] += 1
@@ -208,13 +222,15 @@ def merge_tail(
                     rows, starts, items, level_starts, levels, total,
                     np.int64(first) << TIER_SHIFT, thresholds,
                 )  # fmt: skip
+            # Coins of what is merged, so that the same parts give the same bytes.
             coins = coins_of(items[starts[rows[0]] : starts[rows[0] + 1]], seed)
-            coins[0] ^= coins_of(items[starts[rows[-1]] : starts[rows[-1] + 1]], seed)[0] * MIX_1
+            last = coins_of(items[starts[rows[-1]] : starts[rows[-1] + 1]], seed)
+            coins[SEED] ^= last[SEED] * MIX_1
             height = _gather(
                 rows, starts, items, level_starts, levels, height, thresholds[:tiers], coins,
                 united, flat,
             )  # fmt: skip
-            total = 0
+            total = 0  # fewer than before: of each block one was taken
             for level in range(height):
                 total += united[level]
             flat = flat[:total]
