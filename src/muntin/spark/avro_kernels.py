@@ -62,7 +62,7 @@ def read_records(data, offsets, header, kinds, nulls, sizes, numbers, lengths, v
                 branch, next_at = _varint(data, at, end)
                 if next_at < 0:
                     why[i] = types.uint8(branch)
-                elif branch < 0 or branch > (nulls[f] != ALONE):
+                elif branch < 0 or branch > (nulls[f] != ALONE):  # two branches, or null alone
                     why[i] = BRANCH
                 if why[i]:
                     where[i] = f
@@ -100,6 +100,7 @@ def read_records(data, offsets, header, kinds, nulls, sizes, numbers, lengths, v
                         why[i] = CUT
                     else:
                         lengths[f, i] = value
+                        # The bytes stay where they are: what is noted is where they begin.
                         value, next_at = types.int64(next_at), next_at + types.intp(value)
                 at = next_at
             if why[i]:

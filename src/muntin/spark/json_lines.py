@@ -61,6 +61,11 @@ def _later_values(data: bytes) -> tuple[list[int], list[int]]:
 
 @kernel()
 def _find_later(data, firsts, values):
+    """Fill `firsts` and `values` (int64[lines]); returns how many lines have more than one value.
+
+    Values are counted by the brackets that open them, outside of strings. What is no JSON must not
+    spoil the next line: a line's end ends all that is open.
+    """
     found = depth = seen = second = 0
     quoted = False
     i = 0

@@ -35,8 +35,8 @@ def close_floating(
     """
     tables = rows.shape[0]
     seen = np.full(keys_from[tables], -1, np.int64)  # the last pane that had a key
-    count = np.zeros(tables, np.int64)
-    fresh = np.zeros(tables, np.int64)
+    count = np.zeros(tables, np.int64)  # keys of the open window
+    fresh = np.zeros(tables, np.int64)  # keys of the pane that the window does not have
     number = 0
     is_open = opened == 1
     start, overflowed, first = state[0], state[1], np.int64(0)
@@ -50,7 +50,7 @@ def close_floating(
             closed[number] = start, reach, FULL, overflowed, first, pane
             number += 1
             is_open = False
-        floor = first if is_open else pane
+        floor = first if is_open else pane  # a key that was seen before it is none of the window
         too_many = False
         for table in range(tables):
             fresh[table] = 0
@@ -63,7 +63,7 @@ def close_floating(
             closed[number] = start, at, CAPACITY, overflowed, first, pane
             number += 1
             is_open = False
-            for table in range(tables):
+            for table in range(tables):  # the window that begins here has none of them
                 fresh[table] = rows[table, pane + 1] - rows[table, pane]
         if not is_open:
             is_open = True

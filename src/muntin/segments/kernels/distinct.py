@@ -33,7 +33,8 @@ def entries_of_integers(bits, lg_k, out):
 
 @kernel()
 def _emit(scratch, filled, dense, entries, registers):
-    """Registers as entries, or as registers, at the end of what there is; clears them."""
+    """Registers (`scratch`, uint8[m]) as entries, or as registers, at the end of what there is;
+    clears them for the next group. Returns the new ends of both."""
     m = scratch.shape[0]
     used = 0
     for slot in range(m):
@@ -96,7 +97,12 @@ def merge_distinct(
     starts, entries, register_starts, registers, order, bounds, m,
     out_starts, out_entries, out_register_starts, out_registers,
 ):  # fmt: skip
-    """States of groups as one each; `out_entries` holds all of `entries`, or m / 5 a group."""
+    """States of groups as one each.
+
+    `out_entries` (int64[...]): room for all of `entries`, and m / 5 + 1 for each group that may
+      have registers.
+    `out_registers` (uint8[m * such groups]).
+    """
     scratch = np.zeros(m, np.uint8)
     filled = 0
     dense = 0
@@ -119,7 +125,7 @@ def merge_distinct(
             row = order[i]
             total += starts[row + 1] - starts[row]
             large |= register_starts[row + 1] > register_starts[row]
-        if not large and ENTRY_BYTES * total < m:
+        if not large and ENTRY_BYTES * total < m:  # few even if no two are of one register
             first = filled
             for i in range(bounds[g], bounds[g + 1]):
                 for j in range(starts[order[i]], starts[order[i] + 1]):

@@ -106,7 +106,7 @@ def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
         nodes = count_sorted(own, ids[filled:], counts[filled:])
         at = filled + nodes
         nodes = _squeezed(ids[filled:at], counts[filled:at], leaf, n, k)
-        if nodes and ids[filled] < leaf:
+        if nodes and ids[filled] < leaf:  # ids ascend: where any is no leaf, the first is none
             ends[outer] = leaves[first] - leaf
             ends[outer + 1] = leaves[first + n - 1] - leaf
             outer += 2
@@ -120,7 +120,10 @@ def merge_nodes(
     starts, ids, counts, end_starts, ends, order, bounds, k, leaf,
     out_starts, out_ids, out_counts, out_end_starts, out_ends,
 ):  # fmt: skip
-    """The digests of each group as one: equal nodes add up; then what is too small moves up."""
+    """The digests of each group as one: equal nodes add up; then what is too small moves up.
+
+    `out_ids`, `out_counts` (int64[n]), `out_ends` (int64[2 * groups]): room for all.
+    """
     filled = 0
     outer = 0
     out_starts[0] = out_end_starts[0] = 0
@@ -251,7 +254,7 @@ def check_nodes(starts, ids, counts, end_starts, ends, totals, k, leaf):
         for j in range(first, first + n):
             if ids[j] <= before or (ids[j] >> 1) >= leaf or counts[j] < 1 or counts[j] > left:
                 return row
-            if ids[j] < leaf and counts[j] > totals[row] // k:
+            if ids[j] < leaf and counts[j] > totals[row] // k:  # it would not have moved up
                 return row
             before = ids[j]
             left -= counts[j]
@@ -263,6 +266,7 @@ def check_nodes(starts, ids, counts, end_starts, ends, totals, k, leaf):
         high = ends[end_starts[row] + 1]
         if low < 0 or low > high or high >= leaf:
             return row
+        # Each node has a value, so it has a cell between both ends; these are in cells of nodes.
         least = np.int64(0x7FFF_FFFF_FFFF_FFFF)
         most = np.int64(-1)
         for j in range(first, first + n):

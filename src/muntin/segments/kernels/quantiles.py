@@ -24,6 +24,7 @@ SAMPLER_SHARE = 0.2  # of KLL's variance, that the sampler in front may add
 def _fold_one(run, k, caps, coins, out, offsets):
     """A sketch of a run of more than k items: levels in `out`; returns how many."""
     n = run.shape[0]
+    # Blocks of 2^shift add n 2^shift / 4 at most to a rank's variance; KLL's own is n^2 / 4 k^2.
     shift = shift_of(SAMPLER_SHARE * n / (np.float64(k) * k), 1)
     kept = np.empty(0, np.int64)
     kept_offsets = np.zeros(2, np.int64)
@@ -60,7 +61,7 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
     `starts`, `level_starts`, `end_starts` (int64[groups + 1]): filled with the lists' starts.
     `levels`, `ends` (int64[...]): 62 and 2 for each group of more than k items.
     """
-    filled = 0
+    filled = 0  # never beyond the group that is read: a sketch has no more items than its group
     offsets = np.empty(LEVELS_MAX + 2, np.int64)
     starts[0] = level_starts[0] = end_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
@@ -98,7 +99,10 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
 
 @kernel()
 def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
-    """The sketches of rows in a row, with their levels' edges; returns edges used."""
+    """The sketches of rows in a row, with their levels' edges; returns edges used.
+
+    A sketch of h levels has h + 1 edges, where its levels begin and end in `flat`.
+    """
     at = 0
     edge = 0
     for i in range(rows.shape[0]):
@@ -127,7 +131,13 @@ def merge_quantiles(
     starts, items, level_starts, levels, end_starts, ends, order, bounds, k, caps, seed,
     out_starts, out_items, out_level_starts, out_levels, out_end_starts, out_ends,
 ):  # fmt: skip
-    """Sketches of groups as one each. Lists as in `fold_quantiles`; a single one stays as it is."""
+    """Sketches of groups as one each. Lists as in `fold_quantiles`; a single one stays as it is.
+
+    `order`, `bounds` (int64[rows], int64[groups + 1]): group g is made of the rows
+      order[bounds[g]:bounds[g + 1]].
+    `out_items` (int64[n]): as many as the sketches have together.
+    `out_levels`, `out_ends` (int64[...]): 62 and 2 for each group that may get levels.
+    """
     filled = 0
     out_starts[0] = out_level_starts[0] = out_end_starts[0] = 0
     offsets = np.empty(LEVELS_MAX + 2, np.int64)
@@ -162,7 +172,7 @@ def merge_quantiles(
         at = out_level_starts[g]
         out_level_starts[g + 1] = at
         out_end_starts[g + 1] = out_end_starts[g]
-        if rows.shape[0] == 1 or (not compacted and total <= k):
+        if rows.shape[0] == 1 or (not compacted and total <= k):  # nothing is lost
             first = filled
             for i in range(rows.shape[0]):
                 for j in range(starts[rows[i]], starts[rows[i] + 1]):
@@ -187,6 +197,7 @@ def merge_quantiles(
             gather_levels(flat, edges[:edge], heights, shift, coins, united, united_offsets)
             for level in range(united_levels):
                 sort_keys(united[united_offsets[level] : united_offsets[level + 1]])
+            # All stacks are one already: it is united with an empty one, so as to be compacted.
             space = np.empty(total, np.int64)
             height = absorb(
                 united[:0], None, np.zeros(2, np.int64), united, None, united_offsets,
@@ -247,7 +258,7 @@ def quantiles(
             high = values[n - 1]
         for e in range(3):
             for i in range(fractions.shape[0]):
-                place = places[e, i]
+                place = places[e, i]  # the ends stand before the first item and after the last
                 if place == 0:
                     out[e, row, i] = low
                 elif place == n + 1:
@@ -294,7 +305,7 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
         first = starts[row]
         n = starts[row + 1] - first
         height = level_starts[row + 1] - level_starts[row]
-        two = end_starts[row + 1] - end_starts[row]
+        two = end_starts[row + 1] - end_starts[row]  # numbers of ends, where there are any
         if height == 0:
             if two != 0 or n != counts[row] or n > k:
                 return row
@@ -309,6 +320,7 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
         weight = np.int64(0)
         for level in range(height):
             own = levels[level_starts[row] + level]
+            # As a shift of what is left: `own << level` might overflow.
             if own < 0 or own > first + n - at or own > (counts[row] - weight) >> level:
                 return row
             weight += own << level

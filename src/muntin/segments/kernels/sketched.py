@@ -28,7 +28,7 @@ def total_lane(values, order, bounds, limit, totals):
 def find_places(numbers, order, bounds, starts, items, most, places):
     """`places[i]` = where the item of row `order[i]` is listed. Lists are complete; `most`: of all
     items' numbers. One look at a row for all of its columns, and no search."""
-    place_of = np.empty(most + 1, np.int64)
+    place_of = np.empty(most + 1, np.int64)  # what another row left is never read
     for g in range(bounds.shape[0] - 1):
         for j in range(starts[g], starts[g + 1]):
             place_of[items[j]] = j
@@ -100,6 +100,7 @@ def merge_lane(
                 out_cells[base + c] += cells[cell_starts[row] + c]
             if cell_starts[row + 1] > cell_starts[row]:
                 continue
+            # Only rows without cells list sums, so that these stand further in front than items.
             for j in range(list_starts[row], list_starts[row + 1]):
                 at = starts[row] + j - list_starts[row]
                 if dense:
@@ -138,9 +139,9 @@ def check_lane(list_starts, values, cell_starts, cells, totals, slack, depth, wi
     """The first row whose sums are negative, not finite or add up to another total, or -1."""
     for row in range(totals.shape[0]):
         total = np.float64(totals[row])
-        if total == -1.0:
+        if total == -1.0:  # beyond its type: its parts are all 0
             total = 0.0
-        if not (total >= 0.0):
+        if not (total >= 0.0):  # so written, a NaN is refused, here and below
             return row
         allowed = slack * total
         if cell_starts[row + 1] == cell_starts[row]:

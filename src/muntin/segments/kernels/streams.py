@@ -92,7 +92,11 @@ def widen(planes, base, width, out):
 @kernel()
 def widen_streams(payload, forms, widths, compressed, coded, bases, counts, stored, starts, out):
     """`widen` for each stream of a directory, at out[starts[i]:starts[i + 1]]; nothing there for
-    those that are compressed, or not as long as they should be."""
+    those that are compressed, or not as long as they should be.
+
+    The directory is not checked yet, but for this: `out` has room for the numbers of all streams
+    that are not compressed, which are so few that no product here wraps.
+    """
     at = filled = np.uint64(0)
     for i in range(counts.shape[0]):
         starts[i] = np.int64(filled)
@@ -166,7 +170,7 @@ def coded(items, firsts, steps, codes):
     rank = np.empty(found, np.int64)
     for j in range(found):
         rank[places[j]] = j
-    for i in range(codes.shape[0]):
+    for i in range(codes.shape[0]):  # from the order of coming to that of the values
         codes[i] = rank[codes[i]]
     return values
 
@@ -213,9 +217,9 @@ def to_decimals(bits, keys, scale, out, doubles):
         bit = out[i]
         value = doubles[i]
         whole = np.rint(value * scale)
-        if not abs(whole) < 9007199254740992.0:
+        if not abs(whole) < 9007199254740992.0:  # 2^53; nor is a NaN
             return False
-        doubles[i] = whole / scale
+        doubles[i] = whole / scale  # what will be read, to be compared bit by bit
         if out[i] != bit:
             return False
         out[i] = np.int64(whole)

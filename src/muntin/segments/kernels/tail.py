@@ -125,7 +125,7 @@ def _tier(items, form, allowed, shift_max, coins, keys, lows, above, taken, end,
     rest = below & np.int64(mask)
     left = filled + rest
     first = (n - 1) // BLOCK * BLOCK
-    while rest:  # what fills no block stays as it is
+    while rest:  # the last ones below, which fill no block, stay: they are looked for from the end
         made = keys[: min(BLOCK, n - first)]
         _make_keys(items[first : first + made.shape[0]], form, made, ends)
         for i in range(made.shape[0] - 1, -1, -1):
@@ -173,6 +173,7 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
         tiers += 1
         if allowed * left < PAYS:
             break
+        # Blocks become smaller towards the top, where fewer items are above them.
         shift, rest, end = _tier(
             one[:left], INTEGERS, allowed, shift, coins, keys, lows, other, taken, end, ends
         )
@@ -198,6 +199,7 @@ def fold_run(items, form, k, coins, turns, sizes, ends):
     kept_sizes = np.empty(0, np.int64)
     height = filled = 0
     own = np.empty(SHIFT_MAX + 1, np.int64)
+    # A rank's variance is (DEVIATION / k)^2 of the square of what is above; see `_sampled`.
     allowed = 4 * FOLD_SHARE * DEVIATION * DEVIATION / (k * k)
     chunk = SAMPLED_MAX if allowed * min(n, SAMPLED_MAX) >= 2 * PAYS else SORTED_MAX
     one, other, taken = (
@@ -232,7 +234,7 @@ def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least
     `levels`, `least` (int64[...]): 2 x LEVELS_MAX and 1 for each group of more than EXACT_IN_K x k
       items.
     """
-    filled = 0
+    filled = 0  # never beyond the group that is read: a sketch has no more items than its group
     sizes = np.empty(LEVELS_MAX + 2, np.int64)
     ends = np.empty(2, np.int64)
     starts[0] = level_starts[0] = least_starts[0] = 0

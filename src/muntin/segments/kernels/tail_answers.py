@@ -10,7 +10,10 @@ from muntin.summaries.kernels.sorting import falls, search, sort_pairs
 
 @kernel()
 def _weighted(items, levels, values, above):
-    """Items in order, and the weight of those that are not before each."""
+    """Items in order, and the weight of those that are not before each, itself included.
+
+    `levels` holds two numbers a level: its size, and its turns, which do not matter here.
+    """
     at = 0
     for level in range(levels.shape[0] // 2):
         for _ in range(levels[2 * level]):
@@ -79,7 +82,7 @@ def quantiles(
                     weight = min(np.ceil(tail + error), np.float64(total))
                 elif end == 2:
                     weight = max(np.floor(tail - error), 1.0)
-                if weight >= total and not exact:
+                if weight >= total and not exact:  # the minimum itself may have been compacted away
                     out[end, row, i] = least[least_starts[row]]
                 else:
                     out[end, row, i] = values[_place(above[:n], np.int64(weight))]
@@ -89,7 +92,7 @@ def quantiles(
 def ranks(
     starts, items, level_starts, levels, least_starts, least, points, inclusive, weight, sure
 ):  # fmt: skip
-    """Weight of the items > (or >=, where not inclusive) each point; whether none is below it. No
+    """Weight of the items > (or >=, where not inclusive) each point, and whether it is certain. No
     row is empty."""
     for row in range(starts.shape[0] - 1):
         exact = level_starts[row + 1] == level_starts[row]
@@ -136,12 +139,13 @@ def check_tail(starts, items, level_starts, levels, least_starts, least, counts,
         for level in range(two // 2):
             own = levels[level_starts[row] + 2 * level]
             turns = levels[level_starts[row] + 2 * level + 1]
+            # As a shift of what is left: `own << level` might overflow.
             if own < 0 or own > first + n - at or own > (counts[row] - weight) >> level:
                 return row
             if turns < 0:
                 return row
             number, size = sections_of(k, turns >> 2)
-            if own >= 2 * number * size:
+            if own >= 2 * number * size:  # such a level would have been compacted
                 return row
             weight += own << level
             if own and (items[at] < low or falls(items, at, at + own)):

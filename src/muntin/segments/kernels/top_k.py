@@ -19,7 +19,14 @@ SPARSE = 4  # numbers for each event
 def _close(items, weights, gained, first, n, capacity, most, exact):
     """Let all but the `capacity` heaviest of the n items at `first` go, where there are more than
     `most`; of equal ones those with the smallest numbers stay. Returns how many are left and how
-    much the offset rises."""
+    much the offset rises.
+
+    It rises by the weight of the heaviest that goes. Those that stay lose as much of their weights,
+    so that offset + weight is what it was, and gain it, so that weight + gained is.
+
+    exact : bool
+        The offset was 0: nothing is gained yet, and `gained` is not set.
+    """
     if n <= most:
         return n, 0
     threshold = nth_largest(weights[first : first + n], capacity)
@@ -66,7 +73,7 @@ def fold_items(
         size = max(size, bounds[g + 1] - bounds[g])
     keys = np.empty(size, np.int64)
     heavy = np.empty(size, np.int64)
-    span = 0  # of numbers
+    span = 0  # of numbers, from 0
     for number in numbers:
         span = max(span, number + 1)
     sums = np.zeros(span if span <= SPARSE * size else 0, np.int64)
@@ -92,7 +99,7 @@ def fold_items(
                         item_weights[at] = sums[number]
                         at += 1
                         sums[number] = 0
-                n = 0
+                n = 0  # nothing is left to sort
             sort_pairs(keys[:n], heavy[:n])
             for i in range(n):
                 if heavy[i] == 0:
@@ -126,7 +133,7 @@ def merge_items(
             n += starts[order[i] + 1] - starts[order[i]]
         size = max(size, n)
     keys = np.empty(size, np.int64)
-    places = np.empty(size, np.int64)
+    places = np.empty(size, np.int64)  # which entry each key is of
     for g in range(bounds.shape[0] - 1):
         total = np.int64(0)
         offset = np.int64(0)
@@ -215,10 +222,12 @@ def check_items(
             continue
         if (total > 0) != (n > 0) or (offset and n < capacity) or (total and counts[row] == 0):
             return row
+        # Whenever the offset rose, capacity + 1 items or more lost as much: those that stayed, and
+        # the heaviest that went. All weights that are left come from the rest of the total.
         if offset and offset > total // (capacity + 1):
             return row
         left = total - (capacity + 1) * offset
-        sure = total
+        sure = total  # what items surely weigh, together
         for j in range(starts[row], starts[row + 1]):
             i = j - starts[row]
             more = gained[gained_starts[row] + i] if offset else 0

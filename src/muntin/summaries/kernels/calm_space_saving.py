@@ -25,10 +25,13 @@ PROMOTED = np.uint32(1 << 30)  # count word: the count may hold up to the bucket
 COUNT = np.uint32((1 << 30) - 1)
 SLOT = np.uint32((1 << 31) - 1)
 ERROR_MAX = (1 << 31) - 1
-# Columns of a slot; the last two only where batches have times.
+# Columns of a slot; the last two only where batches have times. Two are packed: ERROR_PLACE is
+# error << 32 | bucket * 8 + way, and WHERE is begin << 32 | length of the item in the arena.
 COUNTED, ERROR_PLACE, WHERE, INTERVAL, FIRST, LAST = range(6)
-NOWHERE = 0xFFFFFFFF
-# Numbers about the store, in `marks`.
+NOWHERE = 0xFFFFFFFF  # place of a slot that is free
+# Numbers about the store, in `marks`: slots taken from the front, free ones among these, the count
+# that a pair must pass, where the hand is, bytes of the arena in use and of items that are there,
+# and how often an item found no room.
 USED, FREE, THRESHOLD, HAND, ARENA_END, ARENA_LIVE, UNNAMED = range(7)
 MARKS = 7
 AHEAD = 8
@@ -122,6 +125,7 @@ def _compact(tables):
     while begin < tables.marks[ARENA_END]:
         slot = np.int64(load_u32(tables.arena, begin))
         length = np.int64(load_u32(tables.arena, begin + 4))
+        # What has left is still in the arena; its slot says another place now, or none.
         if tables.slots[slot, WHERE] == (begin << 32) | length:
             tables.slots[slot, WHERE] = (end << 32) | length
             for byte in range(HEADER + length):  # forwards: the copy may overlap
@@ -251,7 +255,7 @@ def name_pair(tables, bucket, way, count, error, interval, data, start, length):
     slot = _slot_for(tables, count)
     if slot < 0:
         return -1
-    tables.slots[slot, ERROR_PLACE] = NOWHERE
+    tables.slots[slot, ERROR_PLACE] = NOWHERE  # not filled yet: `_make_room` passes it over
     if not _make_room(tables, count, length):
         tables.marks[FREE] += 1
         tables.marks[UNNAMED] += 1

@@ -36,15 +36,15 @@ def coins_of(items, seed):
         h = (h ^ np.uint64(items[i])) * MIX_1
         h ^= h >> np.uint64(29)
     coins = np.zeros(4, np.uint64)
-    coins[0] = h ^ seed
+    coins[SEED] = h ^ seed
     return coins
 
 
 @inlined()
 def draw(coins):
     """The next 64 random bits: splitmix64 of the seed and the number of draws."""
-    coins[1] += np.uint64(1)
-    z = coins[0] + coins[1] * GOLDEN
+    coins[DRAWS] += np.uint64(1)
+    z = coins[SEED] + coins[DRAWS] * GOLDEN
     z = (z ^ (z >> np.uint64(30))) * MIX_1
     z = (z ^ (z >> np.uint64(27))) * MIX_2
     return z ^ (z >> np.uint64(31))
@@ -52,16 +52,17 @@ def draw(coins):
 
 @kernel()
 def toss(coins, level):
-    """Level's next coin, 0 or 1."""
+    """Level's next coin, 0 or 1. Bit `level` of PAIRED: the last one waits for its opposite; of
+    LAST: what it was."""
     bit = np.uint64(1) << np.uint64(level)
-    if coins[3] & bit:
-        coins[3] ^= bit
-        return 0 if coins[2] & bit else 1
-    coins[3] |= bit
+    if coins[PAIRED] & bit:
+        coins[PAIRED] ^= bit
+        return 0 if coins[LAST] & bit else 1
+    coins[PAIRED] |= bit
     if draw(coins) >> np.uint64(63):
-        coins[2] |= bit
+        coins[LAST] |= bit
         return 1
-    coins[2] &= ~bit
+    coins[LAST] &= ~bit
     return 0
 
 
@@ -101,7 +102,7 @@ def absorb(
 ):  # fmt: skip
     """Unite stacks a and b (all levels sorted) and compact while they hold too much.
 
-    `caps` (int64[61]): capacity of a level by its distance from the top.
+    `caps` (int64[LEVELS_MAX + 1]): capacity of a level by its distance from the top.
     `spare`: how much below its capacity the whole is brought once it has to be compacted.
     `thrifty_depth`: levels at most so far below the top are halved only as far as they have to be.
     `coins` (uint64[4]): advanced in place.
@@ -117,10 +118,10 @@ def absorb(
     b_height = b_offsets.shape[0] - 1
     height = max(a_height, b_height)
     count = (a_offsets[a_height] - a_offsets[0]) + (b_offsets[b_height] - b_offsets[0])
-    target = 0
+    target = 0  # what all levels hold together before any is compacted; grows with the height
     for depth in range(height):
         target += caps[depth]
-    carry = np.empty(count // 2 + 1, np.int64)
+    carry = np.empty(count // 2 + 1, np.int64)  # what comes up from the level below
     half_way = np.empty(count, np.int64)
     level_items = np.empty(count, np.int64)
     if a_stamps is not None:
@@ -154,7 +155,7 @@ def absorb(
             filled += n
             carried = 0
         else:
-            if level == height - 1:
+            if level == height - 1:  # what is carried becomes a new top
                 target += caps[height]
                 height += 1
             odd = n & 1
@@ -175,6 +176,8 @@ def absorb(
                     if a_stamps is not None:
                         carry_stamps[i] = level_stamps[odd + coin + 2 * i]
             else:
+                # As a line is drawn in pixels: `carried` is added for each pair, and at each wrap
+                # at `pairs` one is halved. Where that begins is drawn.
                 phase = np.int64(draw(coins) % np.uint64(pairs)) * carried % pairs
                 taken = 0
                 for i in range(pairs):

@@ -88,7 +88,7 @@ def _short_words(data, start, length):
     """A string of at most 16 bytes as two words, without a branch; as `mix_bytes` takes them."""
     whole = np.uint64(0) - np.uint64(length >= 8)  # all bits, or none
     kept = whole | ((_ONE << np.uint64(8 * (length & 7))) - _ONE)
-    first = load_u64(data, start) & kept
+    first = load_u64(data, start) & kept  # of a shorter one, what is behind it is cut off
     last = load_u64(data, start + max(length - 8, 0)) & whole
     return first, last
 
@@ -196,7 +196,7 @@ def number_strings(
                     numbers[j] = np.int64(found - _ONE)
                     continue
             if nulls and _is_null(bits, bit_offset + at + j):
-                if state[1] < 0:
+                if state[1] < 0:  # null takes the next number, and no bytes
                     used = state[0]
                     starts[used + 1] = starts[used]
                     state[1] = used

@@ -135,6 +135,8 @@ def count_interval(tables, settings, item_hash, distance, own, other, data, star
         next_hash = pair_hash(item_hash, other)
         beside = bucket_of(tables, next_hash)
         next_way = find_lane(tables.saving, beside * 16, fingerprint(next_hash), _ALL)
+        # The bin that is in Space-Saving, of both the one with the higher count; else one that is
+        # queued, the own one first.
         if next_way < WAYS:
             if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
                 interval, pair, bucket, way = other, next_hash, beside, next_way

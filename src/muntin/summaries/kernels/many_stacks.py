@@ -59,7 +59,7 @@ def gather_levels(flat, edges, heights, shift, coins, out, offsets):
             counts[level] += sizes[level]
         else:
             counts[shift] += sizes[level] >> blocks
-            for bit in range(blocks):
+            for bit in range(blocks):  # what is left over, as the powers of two that it is made of
                 counts[level + bit] += (sizes[level] >> bit) & 1
     offsets[0] = 0
     for level in range(levels):
@@ -74,7 +74,7 @@ def gather_levels(flat, edges, heights, shift, coins, out, offsets):
         at = start = 0  # of the next stack, in edges and in flat
         first = before = until = 0  # this stack's items of the level: in flat, and all in a row
         block = 0
-        while block < sizes[level]:
+        while block < sizes[level]:  # blocks go on from stack to stack, as if this were one list
             while block + size > sizes[level]:
                 size >>= 1
                 target -= 1

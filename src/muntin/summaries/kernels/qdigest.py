@@ -134,10 +134,12 @@ def compress(ids, counts, leaf, limit, whole):
         ids[0] = 1
         counts[0] = sums[n]
         return 1
+    # A part is a stretch of the order that counts more than `limit`; the first is all of it. Those
+    # of one height are apart, and there are 63 heights.
     room = min(2 * n, 63 * (sums[n] // limit))
-    nodes = np.empty(room, np.int64)  # each before those below it
+    nodes = np.empty(room, np.int64)  # of each part the lowest node over it; those below come later
     own = np.empty(room, np.int64)
-    parts = np.empty((room, 2), np.int64)  # of the order
+    parts = np.empty((room, 2), np.int64)  # where they begin and end
     sides = np.empty(2 * room, np.int64)  # what comes from the left of each, and from its right
     goes_to = np.empty(room, np.int64)  # which of these
     parts[0, 0] = 0
@@ -149,6 +151,7 @@ def compress(ids, counts, leaf, limit, whole):
         first = parts[at, 0]
         last = parts[at, 1]
         node = ids[order[first]]
+        # The lowest node over both: as high as the first, and as the highest bit that differs.
         apart = np.uint64(begins[first] ^ begins[last - 1])
         height = max(_height(node, leaf), 64 - np.int64(leading_zeros(apart)))
         above = (begins[first] + leaf) >> height
@@ -163,14 +166,14 @@ def compress(ids, counts, leaf, limit, whole):
             begin = middle_at if side else first
             end = last if side else middle_at
             sides[2 * at + side] = sums[end] - sums[begin]
-            if sums[end] - sums[begin] > limit:
+            if sums[end] - sums[begin] > limit:  # what will come up from it is not known yet
                 sides[2 * at + side] = 0
                 parts[found, 0] = begin
                 parts[found, 1] = end
                 goes_to[found] = 2 * at + side
                 found += 1
         at += 1
-    left = 0
+    left = 0  # nothing of `ids` and `counts` is read any more: the result may take its place
     for at in range(found - 1, -1, -1):
         total = own[at]
         if not whole and sides[2 * at] + sides[2 * at + 1] + total <= limit:
@@ -181,7 +184,7 @@ def compress(ids, counts, leaf, limit, whole):
                     ids[left] = 2 * nodes[at] + side
                     counts[left] = sides[2 * at + side]
                     left += 1
-        to = goes_to[at]
+        to = goes_to[at]  # what moves up goes at once to `top`, just below the next node above
         top = 2 * nodes[to >> 1] + (to & 1) if at else np.int64(1)
         stays = whole or (total > limit and nodes[at] != top)
         if at and not stays:
@@ -222,6 +225,8 @@ def index(ids, counts, leaf, low, high):
     total = np.int64(0)
     ended = np.int64(0)
     closed = 0
+    # In the order of their beginnings; on the stack are nodes that have begun and not ended, each
+    # inside of the one before. At n all end.
     for i in range(n + 1):
         while depth > 0 and (i == n or lasts[open_[depth - 1]] < begins[i]):
             depth -= 1
@@ -247,7 +252,7 @@ def index(ids, counts, leaf, low, high):
         while depth > 0 and lasts[open_[depth - 1]] < begins[i]:
             depth -= 1
         count = counts[order[i]]
-        if i + 1 < n and begins[i + 1] <= lasts[i]:
+        if i + 1 < n and begins[i + 1] <= lasts[i]:  # the next one is below: this is no piece
             factors[depth + 1] = factors[depth] * below[i] / (below[i] - count)
         else:
             mass += factors[depth] * count

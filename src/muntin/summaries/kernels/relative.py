@@ -22,7 +22,11 @@ DEVIATION = 0.13  # of a rank, in shares of what is above it, times k
 
 @kernel()
 def sections_of(k, compactions):
-    """Number and size of the sections of a level's lower half, after so many compactions."""
+    """Number and size of the sections of a level's lower half, after so many compactions.
+
+    Once the schedule has come to the last section, there are twice as many, each smaller by the
+    root of 2.
+    """
     number = SECTIONS
     raw = np.float64(k)
     size = k
@@ -76,6 +80,8 @@ def compact_stack(
         number, size = sections_of(k, before)
         carried = 0
         if n >= 2 * number * size:
+            # The upper half stays, and the sections of the lower one whose turn it is not. Each
+            # trailing one is a section that was due before: section j from below in one of 2^j.
             kept = number * size + (number - min(_trailing_ones(before) + 1, number)) * size
             carried = (n - kept) >> 1
             # A second coin is the opposite of the first: their errors cancel rather than add up.

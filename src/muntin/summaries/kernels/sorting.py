@@ -84,7 +84,7 @@ def sort_pairs(keys, payload):
     for digit in range(8):
         row = counts[digit]
         shift = np.uint64(8 * digit)
-        if row[_digit(source[0], shift, digit)] == n:
+        if row[_digit(source[0], shift, digit)] == n:  # all keys agree in this digit
             continue
         _starts(row)
         for i in range(n):
@@ -118,11 +118,11 @@ def nth_largest(values, rank):
     counts = np.empty(256, np.int64)
     shift = np.uint64(0)
     while low < high:
-        fill(counts, 0)
+        fill(counts, 0)  # what is 255 steps above `low`, or more, is counted in the last one
         for i in range(values.shape[0]):
             if low <= values[i] and values[i] <= high:
                 counts[min(np.uint64(values[i] - low) >> shift, np.uint64(255))] += 1
-        digit = 255
+        digit = 255  # from the largest down, to the step in which the value is
         while rank >= counts[digit]:
             rank -= counts[digit]
             digit -= 1

@@ -115,7 +115,7 @@ def evict(state, capacity, hashes, counts, errors, starts, arena, table):
         put(kept, hashes[entry], counts[entry], errors[entry], hashes, counts, errors)
         if arena is None:
             starts[kept] = starts[entry]
-        else:
+        else:  # within the arena, forwards: nothing is overwritten that is still to be moved
             put_item(kept, arena, *text_of(starts, entry), starts, arena)
         kept += 1
     state[ENTRIES] = kept
@@ -131,7 +131,7 @@ def count(
     """Count items from number `at` on; returns the number of the first that found no space. Text i
     is data[offsets[i]:offsets[i + 1]]; integer i, without offsets, is data[i]."""
     i, n = np.uint64(at), np.uint64(item_hashes.shape[0])
-    step = np.uint64(weights.shape[0] > 1)
+    step = np.uint64(weights.shape[0] > 1)  # one weight stands for all
     while True:
         while i < n:  # a loop of its own, so that it has the processor's registers
             hashed = item_hashes[i]
@@ -186,7 +186,7 @@ def merge(
         else:
             start, length = text_of(more_starts, i)
             found = find(table, starts, arena, hashed, more_arena, start, length)
-        if found:
+        if found:  # both sides keep it: its count there, in place of the offset
             counts[found - _1] += more_counts[i] - more_offset
             errors[found - _1] += more_errors[i] - more_offset
             continue

@@ -54,7 +54,7 @@ def encode(fingerprints, low_bits, upper, lower, starts):
             shift = bit & _63
             low = value & mask
             lower[word] |= low << shift
-            if shift + low_bits > _64:
+            if shift + low_bits > _64:  # the rest of it goes to the next word
                 lower[word + _1] |= low >> (_64 - shift)
     while next_start < starts.shape[0]:
         starts[next_start] = np.uint32(fingerprints.shape[0] + next_start * STRIDE)
@@ -137,7 +137,7 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
     universe = np.uint64(universe)
     mask = (_1 << low_bits) - _1
     fields = np.uint64(_LOADED // low_bits if low_bits > _0 else _0)  # low parts in one load
-    ones = tops = _0
+    ones = tops = _0  # the lowest and the highest bit of each
     for i in range(fields):
         ones |= _1 << (np.uint64(i) * low_bits)
         tops |= _1 << (np.uint64(i + 1) * low_bits - _1)
@@ -161,7 +161,7 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
             at = begins[j]
             word_number = at >> _6
             skip = high & _INSIDE
-            if skip > _0:
+            if skip > _0:  # each zero ends a bucket: ours is behind so many
                 zeros = ~load_u64(upper, np.intp(word_number << _3)) & (_ALL << (at & _63))
                 here = popcount(zeros)
                 while here < skip:
@@ -172,10 +172,12 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
                 at = word_number * _64 + select(zeros, skip - _1) + _1
             low = values[j] & mask
             index = at - high
-            byte = min(at >> _3, last)
+            byte = min(at >> _3, last)  # a load of 8 bytes must not begin later
             shift = at - (byte << _3)
             size = trailing_zeros(~(load_u64(upper, np.intp(byte)) >> shift))
             if size <= fields:  # as nearly always, and then without a branch that is guessed
+                # All low parts at once: one that is equal differs by 0. To take 1 from each field
+                # sets a top bit only in a field of 0, or above one. Those above `size` are others'.
                 bit = index * low_bits
                 differ = (load_u64(lower, np.intp(bit >> _3)) >> (bit & _7)) ^ (low * ones)
                 equal = (differ - ones) & ~differ & tops
