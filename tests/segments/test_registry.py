@@ -101,7 +101,7 @@ def test_slices_that_several_windows_hold_merge_in_each(kind: str, held: Any) ->
 
 
 def test_kernels_call_only_their_own_file_and_those_of_summaries() -> None:
-    """Numba's cache does not see what changes in another file."""
+    """What several kinds need is there."""
     for file in Path(str(kernels.__file__)).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("muntin"):

@@ -7,8 +7,8 @@ Error       as `Distinct`: standard error 1.04 / sqrt(2**lg_k); bounds at 99 %
 Merge       exact: the registers of all events
 Duplicates  harmless
 Source      see `muntin.summaries.distinct`
-Bytes       full registers are stored in some 3 bits each, which is their entropy: less, at equal
-            error, than UltraLogLog and ExaLogLog take (benchmarks/characterize)
+Bytes       full registers are stored in some 3.3 bits each, of which 2.8 are their entropy. At
+            equal error UltraLogLog takes more, deflated ExaLogLog a little less (docs/evidence.md)
 Limits      no item can be taken back
 =========== =================================================================================
 """

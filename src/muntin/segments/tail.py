@@ -2,9 +2,9 @@
 
 =========== =================================================================================
 State       a row: `items`, keys of values level by level; `levels`, for each level its size and
-            twice how often it was compacted (plus its last coin), and `least`, the minimum: both
-            empty while the row holds all of its at most 16 k values, sorted; `nulls`, events
-            without a value
+            four times how often it was compacted (plus its last coin, see `compact_stack`), and
+            `least`, the minimum: both empty while the row holds all of its at most 16 k values,
+            sorted; `nulls`, events without a value
 Error       at k = 12 a rank is off by at most 3.8 % of what is above it, or 2.1 % of everything,
             whichever is less, with probability 99 %; 0 for the 36 largest values
 Merge       one sort of each level, then one compaction; the bound is that of one sketch of all

@@ -2,7 +2,7 @@
 
 =========== =================================================================================
 State       one slice of a segment of `SketchedSums`, and recent events in hash tables
-Error       none while a key has at most max(2 x track, width x depth / 8) values. Then truth <=
+Error       none while a key has at most max(2 x track, 3/4 x width x depth) values. Then truth <=
             value always; value - truth <= e / width * total of that column, with probability
             1 - exp(-depth) for each sum asked for. Floats: to their rounding
 Merge       with the same keys, indicators, width, depth and track. Exact: the cells of the whole

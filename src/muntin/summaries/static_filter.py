@@ -7,10 +7,10 @@ Duplicates  harmless
 Source      Elias 1974, Fano 1971; as a filter: Cleary 1984, Pagh, Pagh, Rao: SODA 2005
 Limits      2**30 keys a run, universe <= 2**56
 
-Why this and not binary fuse or Ribbon: of the same rate r they take 1.13 and 1.01 log2(1/r) bits,
-1.2 and 2 bits fewer at 1 %; but they cannot be merged or extended without the keys, which a filter
-has forgotten, so that a growing set of them pays for one probe and one share of the error a batch.
-A run is rebuilt from itself.
+Why this and not binary fuse or BuRR: of the same rate r they take 1.13 and 1.01 log2(1/r) bits,
+1.3 and 2.1 bits fewer at 1 %; but they cannot be merged or extended without the keys, which a
+filter has forgotten, so that a growing set of them pays for one probe and one share of the error a
+batch. A run is rebuilt from itself.
 """
 
 from __future__ import annotations
