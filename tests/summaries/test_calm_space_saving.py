@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries import CalmSpaceSaving
+from muntin.summaries.calm_space_saving import CalmParameters
 from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.kernels.calm_space_saving import NOWHERE, WAYS
+from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "calm_space_saving-v1.bin"
 
@@ -114,6 +117,8 @@ def test_bad_input_is_refused_and_changes_nothing():
                   {"k": 1 << 24, "item_bytes": 4_000, "memory": 1 << 37}):  # fmt: skip
         with pytest.raises(BadArgument):
             CalmSpaceSaving(**(good | wrong))
+    largest = CalmParameters(MEMORY_BYTES_MAX, 1, 0, 2, WAYS, 8).shape
+    assert largest.buckets * WAYS <= NOWHERE  # of which a slot keeps 32 bits
     with pytest.raises(IncompatibleSummary, match="order"):
         calm.merge(calm.copy())
 

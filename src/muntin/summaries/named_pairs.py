@@ -28,7 +28,7 @@ from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import UNNAMED, CalmTables
 from muntin.summaries.reading import Fields
 
-MEMORY_BYTES_MAX = 1 << 38
+MEMORY_BYTES_MAX = 1 << 35  # 32 GiB: the place of a pair in the buckets is kept in 32 bits
 LOW = 0xFFFFFFFF  # of an int64 that holds two numbers of 32 bits
 _CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 
