@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from muntin.summaries.kernels import kernel
 
 LOOK_ROWS = 32
 """Of so many rows at once most are below what is found already: they are passed without a branch
 for each, which the processor would guess wrongly where a part of the rows is kept."""
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def top_rows(order, keep, most):
     """Rows that are kept and whose value is at least that of the `most`-th largest of them.
 
@@ -56,7 +57,7 @@ def top_rows(order, keep, most):
     return found[:among].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _rise(heap, at, value):
     """Put a value at the end of a heap of `at`."""
     while at and heap[(at - 1) >> 1] > value:
@@ -65,7 +66,7 @@ def _rise(heap, at, value):
     heap[at] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def _sink(heap, value):
     """Put a value in the place of the smallest."""
     at = 0

@@ -106,7 +106,7 @@ def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
         nodes = count_sorted(own, ids[filled:], counts[filled:])
         at = filled + nodes
         nodes = _squeezed(ids[filled:at], counts[filled:at], leaf, n, k)
-        if nodes and ids[filled] < leaf:  # ids ascend: where any is no leaf, the first is none
+        if nodes and ids[filled] < leaf:  # ids ascend: if any is no leaf, the first is not
             ends[outer] = leaves[first] - leaf
             ends[outer + 1] = leaves[first + n - 1] - leaf
             outer += 2

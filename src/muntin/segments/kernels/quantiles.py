@@ -305,14 +305,14 @@ def check_quantiles(starts, items, level_starts, levels, end_starts, ends, count
         first = starts[row]
         n = starts[row + 1] - first
         height = level_starts[row + 1] - level_starts[row]
-        two = end_starts[row + 1] - end_starts[row]  # numbers of ends, where there are any
+        own_ends = end_starts[row + 1] - end_starts[row]
         if height == 0:
-            if two != 0 or n != counts[row] or n > k:
+            if own_ends != 0 or n != counts[row] or n > k:
                 return row
             if falls(items, first, first + n):
                 return row
             continue
-        if height < 2 or height > LEVELS_MAX or two != 2 or counts[row] <= 0:
+        if height < 2 or height > LEVELS_MAX or own_ends != 2 or counts[row] <= 0:
             return row
         low = ends[end_starts[row]]
         high = ends[end_starts[row] + 1]

@@ -123,20 +123,20 @@ def check_tail(starts, items, level_starts, levels, least_starts, least, counts,
     for row in range(starts.shape[0] - 1):
         first = starts[row]
         n = starts[row + 1] - first
-        two = level_starts[row + 1] - level_starts[row]
-        one = least_starts[row + 1] - least_starts[row]
-        if two == 0:
-            if one != 0 or n != counts[row] or n > EXACT_IN_K * k:
+        own_levels = level_starts[row + 1] - level_starts[row]  # numbers, two a level
+        own_least = least_starts[row + 1] - least_starts[row]
+        if own_levels == 0:
+            if own_least != 0 or n != counts[row] or n > EXACT_IN_K * k:
                 return row
             if falls(items, first, first + n):
                 return row
             continue
-        if two & 1 or two > 2 * LEVELS_MAX or one != 1 or counts[row] <= 0:
+        if own_levels & 1 or own_levels > 2 * LEVELS_MAX or own_least != 1 or counts[row] <= 0:
             return row
         low = least[least_starts[row]]
         at = first
         weight = np.int64(0)
-        for level in range(two // 2):
+        for level in range(own_levels // 2):
             own = levels[level_starts[row] + 2 * level]
             turns = levels[level_starts[row] + 2 * level + 1]
             # As a shift of what is left: `own << level` might overflow.

@@ -64,14 +64,14 @@ def _thresholds(rows, starts, items, level_starts, levels, total, first, found):
     sort_pairs(keys[:taken], weights[:taken])
     tiers = 0
     above = np.int64(0)
-    limit = np.float64(first)  # an int64 might wrap to 0, which is never above
+    limit = np.float64(first)  # as int64 it might wrap to 0, and never be above
     for i in range(taken - 1, -1, -1):
         above += weights[i]
         if above >= limit and tiers < found.shape[0]:
             found[tiers] = keys[i]
             tiers += 1
             while limit <= above:
-                limit *= 1 << TIER_SHIFT  # one item may weigh more than a tier: none is set twice
+                limit *= 1 << TIER_SHIFT  # an item that passes several begins one tier only
     return tiers
 
 

@@ -80,8 +80,8 @@ def compact_stack(
         number, size = sections_of(k, before)
         carried = 0
         if n >= 2 * number * size:
-            # The upper half stays, and the sections of the lower one whose turn it is not. Each
-            # trailing one is a section that was due before: section j from below in one of 2^j.
+            # Of the lower half as many sections go as `before` has trailing ones, and one more: so
+            # section j from below goes once in 2^j times. All others stay, and the upper half.
             kept = number * size + (number - min(_trailing_ones(before) + 1, number)) * size
             carried = (n - kept) >> 1
             # A second coin is the opposite of the first: their errors cancel rather than add up.
