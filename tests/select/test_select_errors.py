@@ -121,6 +121,8 @@ WRONG = [
     ("SELECT sum(»sum«(count)) FROM orders(driver)", "type", "nested", ""),
     ("SELECT 3 »LIKE« '4%'", "type", "'LIKE(INTEGER, STRING)'", "x::VARCHAR"),
     ("SELECT 1 FROM orders WHERE time IS »5«", "syntax", "IS stands NULL, TRUE", ""),
+    ("SELECT lag(»area« IGNORE NULLS) OVER () FROM orders(area)", "not_allowed", "ignore", ""),
+    ("SELECT »first(area«) RESPECT NULLS FROM orders(area)", "not_allowed", "respect nulls", ""),
     ("SELECT date_trunc(»driver«, now()) FROM orders(driver)", "not_allowed", "unit that is", ""),
     ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
 ]

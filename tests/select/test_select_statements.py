@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from select_catalogs import catalog, matrix_of, order_tables
+from sqlglot.errors import UnsupportedError
 
 from muntin.errors import SelectError
 from muntin.select.catalog import QueryInfo, SummaryInfo
@@ -195,6 +196,11 @@ def test_patterns_with_escape_as_in_duckdb(value: str, pattern: str) -> None:
         assert (
             plain.execute(render(parse(text).tree)[0]).fetchall() == plain.execute(text).fetchall()
         )
+
+
+def test_what_cannot_be_written_is_not_left_out() -> None:
+    with pytest.raises(UnsupportedError, match="IGNORE NULLS"):
+        render(parse("SELECT lag(1 IGNORE NULLS) OVER ()").tree)
 
 
 @pytest.mark.parametrize("text", PLAIN)

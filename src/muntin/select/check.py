@@ -91,8 +91,7 @@ _PARTS: dict[type, frozenset[str]] = {
         "": (exp.Star, exp.Null, exp.CurrentTimestamp, exp.CurrentDate),
         "this": (
             exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Qualify, exp.Boolean, exp.Paren,
-            exp.Neg, exp.Not, exp.Exists, exp.DataTypeParam, exp.Var, exp.IgnoreNulls,
-            exp.RespectNulls,
+            exp.Neg, exp.Not, exp.Exists, exp.DataTypeParam, exp.Var,
         ),
         "expression": (exp.Limit, exp.Offset),
         "expressions": (exp.With, exp.Order, exp.Distinct, exp.Tuple),
@@ -386,7 +385,7 @@ def _check_frame(statement: Statement, node: exp.WindowSpec) -> None:
 
 def _check_window(statement: Statement, node: exp.Window) -> None:
     inner = node.this
-    while isinstance(inner, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+    while isinstance(inner, exp.Filter):
         inner = inner.this
     if not isinstance(inner, exp.Anonymous):
         raise _refused(statement, node, "OVER after anything but a function")

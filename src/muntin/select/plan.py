@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
 from muntin.cache import Cache
 from muntin.errors import SelectError
@@ -216,7 +217,12 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
             clock = True
             node.replace(_clock(node))
     sql = DIALECT.generate(
-        tree, copy=False, identify=True, comments=False, normalize_functions="lower"
+        tree,
+        copy=False,
+        identify=True,
+        comments=False,
+        normalize_functions="lower",
+        unsupported_level=ErrorLevel.RAISE,  # else what it cannot write is left out with a warning
     )
     return sql, clock
 
