@@ -266,12 +266,11 @@ entries = st.dictionaries(
     ('{"type":"unsubscribe","id":%s}' % ("9" * 5_000), "a message is one JSON object", "", True),
     ("[" * 60_000, "a message is one JSON object", "", True),
     ('{"a":' * 12_000, "a message is one JSON object", "", True),
-    ('{"a":' * 9_000 + "1" + "}" * 9_000, "a message is one JSON object", "", True),
     ('"x"', "a message is one JSON object", "", True),
     ("", "a message is one JSON object", "", True),
     ("\ufeff{}", "a message is one JSON object", "", True),
     ('{"id":"\x00"}', "a message is one JSON object", "", True),
-], ids=range(21))  # fmt: skip
+], ids=range(20))  # fmt: skip
 def test_odd_json_is_one_clear_error(text, said, identifier, fatal):
     with pytest.raises(BadMessage) as bad:
         parse(text)

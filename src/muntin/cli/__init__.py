@@ -128,6 +128,8 @@ def main() -> None:
         if problem.errno not in OS_REMEDIES:
             raise
         sys.stderr.write(f"error: {_text_of(problem)}\n")
+        if not problem.filename:  # what is left would be tried again at the end, and told again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("\nstopped; what was committed stays", err=True)

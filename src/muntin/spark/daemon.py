@@ -49,6 +49,9 @@ def worker(sock: Any, authenticated: Any) -> int:
     try:
         code = _worker(sock, authenticated)
     except BrokenPipeError:
+        # the process ends with this: what its stream still holds fails as well, and from Python
+        # 3.13 on each that fails so is told
+        sys.unraisablehook = lambda _: None
         return 1
     if _first:
         _first = False

@@ -78,9 +78,13 @@ def _known_to_arrow(times: np.ndarray) -> np.ndarray:
         return times
     if kind.kind != "M":
         return times.astype(kind.newbyteorder("="), copy=False) if kind.kind in "iu" else times
-    wide = times.astype("datetime64[us]")
     fine = np.datetime_data(kind)[0] in ("ns", "ps", "fs", "as")
-    if not fine and ((wide.astype(kind) != times) & ~np.isnat(times)).any():
+    try:
+        wide = times.astype("datetime64[us]")
+        fits = fine or not ((wide.astype(kind) != times) & ~np.isnat(times)).any()
+    except OverflowError:  # NumPy says so from 2.5 on; before, it wrapped
+        fits = False
+    if not fits:
         raise BadArgument(f"times of type {kind} reach beyond int64 microseconds")
     return wide
 

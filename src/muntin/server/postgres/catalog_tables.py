@@ -222,7 +222,8 @@ def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = N
     found = pa.Table.from_pylist([*rows] or [like or {}])
     for at, field in enumerate(found.schema):
         if pa.types.is_null(field.type):
-            kind = pa.list_(pa.string()) if field.name == "reloptions" else pa.string()
+            listed = field.name == "reloptions" or field.name.endswith("acl")
+            kind = pa.list_(pa.string()) if listed else pa.string()
             found = found.set_column(at, field.name, found[at].cast(kind))
     return found.slice(0, len(rows))
 
