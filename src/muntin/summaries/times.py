@@ -83,7 +83,7 @@ def _known_to_arrow(times: np.ndarray) -> np.ndarray:
         wide = times.astype("datetime64[us]")
         fits = fine or not ((wide.astype(kind) != times) & ~np.isnat(times)).any()
     except OverflowError:  # NumPy says so from 2.5 on; before, it wrapped
-        fits = False
+        wide, fits = times, False
     if not fits:
         raise BadArgument(f"times of type {kind} reach beyond int64 microseconds")
     return wide
