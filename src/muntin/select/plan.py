@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel
+from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from muntin.cache import Cache
 from muntin.errors import SelectError
@@ -132,7 +132,12 @@ class Planner:
         about = projected(tree, items, narrowing), narrowing, _names_read(tree)
         compared = comparisons(tree, text)
         items = summed(tree, items)
-        sql, clock = render(tree)  # last: it changes the tree
+        try:
+            sql, clock = render(tree)  # last: it changes the tree
+        except UnsupportedError as problem:
+            raise SelectError(
+                f"this cannot be run: {problem}", code="not_allowed", text=text
+            ) from None
         plan = CheckedStatement(
             text,
             tuple(distinct_names(resolved.columns)),
