@@ -64,7 +64,7 @@ def test_odd_names_touch_no_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "url",
     [
-        "", "x", "x.txt", "redis://localhost?deadline=0", "postgres://x/y?deadline=0",
+        "", "x", "x.txt", "redis://localhost?deadline=0", "redis://127.0.0.1:1/abc", "postgres://x/y?deadline=0",
         "http://x/y.db", "sqlite://x.db",
         "sqlite://", "sqlite:///", "sqlite:///x.db?mode=ro", "sqlite:///x.db?synchronous=off",
         "sqlite:///x.db?busy=-1", "sqlite:///a%00b.db", "a\0.db", "memory://A b",

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import redis
 from redis import exceptions
@@ -90,9 +92,16 @@ class RedisStore:
     `url`: as redis-py takes it, with the password where it has one.
     `place`: the same without a password, for people.
     `deadline`: longest wait for one answer, seconds.
+
+    Raises
+    ------
+    LedgerError
+        The database is no number.
     """
 
     def __init__(self, url: str, place: str, name: str = NAME, deadline: float = 10.0) -> None:
+        if not re.fullmatch(r"(/\d*)?", urlsplit(url).path):  # redis-py would take database 0
+            raise LedgerError(f"{place}: Redis' databases are numbers: write for example /0")
         self.place = place
         self._url = url
         self._deadline = deadline
