@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.summaries import datasketches_hll
 from muntin.summaries.distinct import Distinct
 from muntin.summaries.envelope import seal, unseal
 
@@ -111,6 +112,15 @@ def test_nothing_one_and_two():
     summary.update(["b", "a"])
     assert summary.estimate().value[0] == pytest.approx(2, abs=0.001)
     assert summary.count == 3
+
+
+@pytest.mark.parametrize("lg_k", [4, 12, 21])
+def test_registers_that_are_all_full_have_a_finite_estimate(lg_k):
+    full = np.full(1 << lg_k, 63, np.uint8)
+    one_below = full.copy()
+    one_below[0] = 62
+    found = [Distinct.from_datasketches(datasketches_hll.write(r)) for r in (one_below, full)]
+    assert found[0].estimate().value[0] <= found[1].estimate().value[0] < np.inf
 
 
 @given(texts, texts, st.sampled_from([4, 12]))

@@ -447,9 +447,19 @@ def test_bad_input_is_refused_and_changes_nothing():
                   {"batch_size": 0}, {"bins": "round"}, {"resolution": 11}, {"seed": -1},
                   {"resolution": 0}, {"promote": 0}, {"queue_ways": 9}, {"item_bytes": 7},
                   {"recorder_percent": 100}, {"gap": 2.5}, {"interval_unit": 1 << 61},
-                  {"gap": 1 << 30, "interval_unit": 1 << 30, "resolution": 1}):  # fmt: skip
+                  {"gap": 1 << 30, "interval_unit": 1 << 30, "resolution": 1},
+                  {"gap": 1 << 40, "interval_unit": 1 << 40, "resolution": 1 << 33}):  # fmt: skip
         with pytest.raises(BadArgument):
             HyperCalm(**(good | wrong))
+
+
+@pytest.mark.parametrize("bins", ["joined", "floor"])
+def test_the_coarsest_clock_over_all_of_time(bins):
+    calm = HyperCalm(60_000, 1 << 44, 1 << 44, 5, bins=bins, resolution=1 << 32)
+    calm.update([*"baaaab"], [-(2**63), -(2**63), -(2**62), 0, 2**62, 2**63 - 1])
+    (row,) = (row for row in calm.top().to_pylist() if row["item"] == "a")
+    assert (row["interval"], row["periodicity"], row["last_batch"]) == (2**62, 3, 2**62)
+    assert row["interval_low"] <= 2**62 < row["interval_high"]
 
 
 @pytest.mark.parametrize("k", [1, 5, 1_000])

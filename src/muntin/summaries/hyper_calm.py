@@ -9,7 +9,8 @@ Merge      of disjoint shards of the items: `HyperCalm.merged_top`; `merge` is r
 Duplicates an item twice at one time is one occurrence of a batch (two where `batch_size` counts)
 Source     HyperCalm Sketch, ICDE 2023. Stamps, set-associative tables, the recorder's preference
            for items that repeat, the store, joined bins and 32-bit ticks are ours
-Limits     gap 1 to 2^44; intervals below 2^31 ticks (262,144 gaps at the default resolution);
+Limits     gap 1 to 2^44; a tick at most 2^32; intervals below 2^31 ticks (262,144 gaps at the
+           default resolution);
            items longer than the store's arena are counted, but not named (`unnamed`)
 ========== =====================================================================================
 

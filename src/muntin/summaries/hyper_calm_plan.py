@@ -20,7 +20,8 @@ from muntin.summaries.kernels.hyper_calm import Settings
 from muntin.summaries.kernels.recorder import WAYS, Recorder
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 
-GAP_MAX = 1 << 44  # 203 days in microseconds; interval arithmetic then stays inside 64 bits
+GAP_MAX = 1 << 44  # 203 days in microseconds
+RESOLUTION_MAX = 1 << 32  # 2^31 ticks are then 2^63, of which half bins must not pass 2^64
 UNIT_MAX = 1 << 60
 GAP_TICKS = 1 << 13  # of the default resolution: 2^31 ticks are then 262,144 gaps
 GAP_TICKS_MAX = 1 << 20
@@ -34,7 +35,7 @@ def time_limits(gap: int, resolution: int) -> dict[str, tuple[int, int]]:
     """The least and the most of each parameter that is a time."""
     return {
         "gap": (1, GAP_MAX),
-        "resolution": (-(-gap // GAP_TICKS_MAX), gap),
+        "resolution": (-(-gap // GAP_TICKS_MAX), min(gap, RESOLUTION_MAX)),
         "interval_unit": (resolution, UNIT_MAX),
     }
 

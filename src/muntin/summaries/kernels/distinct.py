@@ -149,7 +149,8 @@ def estimate(counts, m):
     """Ertl's algorithm 6 over m registers; counts[v] = registers that hold v, to VALUE_MAX."""
     if counts[0] == m:
         return 0.0
-    z = m * _tau(1 - counts[VALUE_MAX] / np.float64(m))
+    below = max(m - counts[VALUE_MAX], 1)  # where none is, as if one were: an answer is finite
+    z = m * _tau(below / np.float64(m))
     for v in range(VALUE_MAX - 1, 0, -1):
         z = 0.5 * (z + counts[v])
     z += m * _sigma(counts[0] / np.float64(m))
