@@ -225,14 +225,15 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
 
 
 @pytest.mark.spark
-def test_a_key_of_another_type_is_told_with_its_file(spark, tmp_path):
+@pytest.mark.parametrize("summary", [{"keys": ["k"]}, {"kind": "distinct", "item": "k"}])
+def test_a_key_or_item_of_another_type_is_told_with_its_file(spark, tmp_path, summary):
     for name, keys in (("a", [1]), ("b", pa.nulls(1)), ("c", ["x"])):
         moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
         pq.write_table(pa.table({"t": moment, "k": keys}), tmp_path / f"{name}.parquet")
     source = {"format": "parquet", "path": str(tmp_path)}
-    spec = {"name": "p", "time": "t", "pane": "1 s", "summaries": {"m": {"keys": ["k"]}}}
+    spec = {"name": "p", "time": "t", "pane": "1 s", "summaries": {"m": summary}}
     spec["source"] = source
-    said = r"c\.parquet: key 'k' is string there, and int64 in .*a\.parquet: .* files alike"
+    said = r"c\.parquet: 'k' is string there, and int64 in .*a\.parquet: .* files alike"
     with pytest.raises(SourceError, match=said):
         muntin.summarize(None, spec, ledger=temporary())
     place = str(tmp_path / "checkpoint")

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from muntin.arrow import is_text, value_type
 from muntin.errors import SourceError
-from muntin.kinds import SegmentSpec
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
@@ -45,7 +45,7 @@ SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
 
 class MixedKeysError(SourceError):
-    """Keys of files do not merge, whoever reads them."""
+    """Keys or items of files do not merge, whoever reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,22 +248,28 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> dict[str, pa.Schema
 
 
 def check_keys(schemas: Mapping[str, pa.Schema], pipeline: Pipeline) -> None:
-    """MixedKeysError where a key has another type in another file: the two would not merge."""
-    summaries = [s for s in pipeline.summaries.values() if isinstance(s, SegmentSpec)]
-    keys = {name for summary in summaries for by in summary.tables() for name in by}
+    """MixedKeysError where a key or item has another type in another file: they do not merge."""
+    names = {name for summary in pipeline.summaries.values() for name in summary.text_columns()}
     first: dict[str, tuple[str, str]] = {}
     for path, schema in schemas.items():
-        for name in sorted(keys & {*schema.names}):
-            field = schema.field(name)
-            if pa.types.is_null(field.type):
-                continue
-            kind = str(kind_of(field.name, pa.nulls(0, field.type)))
-            was, known = first.setdefault(field.name, (kind, path))
+        for name in sorted(names & {*schema.names}):
+            kind = _kind(schema.field(name))
+            was, known = first.setdefault(name, (kind, path)) if kind else (kind, path)
             if was != kind:
                 raise MixedKeysError(
-                    f"{path}: key '{field.name}' is {kind} there, and {was} in {known}: the two do "
-                    "not merge; write the files alike"
+                    f"{path}: '{name}' is {kind} there, and {was} in {known}: the two do not "
+                    "merge; write the files alike"
                 )
+
+
+def _kind(field: pa.Field) -> str | None:
+    """The types that merge have one name; None: of no type."""
+    kind = value_type(field.type)
+    if is_text(kind, or_binary=True) and not is_text(kind):
+        return "binary"
+    if pa.types.is_decimal(kind):  # joined items are text
+        return "decimal"
+    return kind_of(field.name, pa.nulls(0, kind))
 
 
 def shares_of(
