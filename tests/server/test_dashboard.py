@@ -9,6 +9,7 @@ import pytest
 
 import muntin
 from muntin.errors import LedgerError
+from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.state import StateReader
@@ -141,8 +142,10 @@ def test_an_error_is_shown_at_its_place(page, server):
     assert page.text_content("#select mark") == "drivr"
     assert "driver" in page.text_content("#select [aria-live]")
     page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL")
-    page.keyboard.press("Control+Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#select tbody tr:nth-child(5)")
+    page.wait_for_selector("#select button:text('run'):focus")  # the keyboard's place stays
 
 
 def test_whatever_a_summary_is_called_a_click_asks_it(page, ledger):
@@ -254,8 +257,10 @@ def test_slow_down_lengthens_the_window(page, server):
     page.goto(server.url)
     page.click("#open button:text('slow down')")
     page.wait_for_selector("#open span.warn:text('2× the usual')")
-    page.click("#open button:text('resume')")
+    page.focus("#open button:text('resume')")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#open span.warn", state="detached")
+    page.wait_for_selector("#open button[aria-disabled=true]:text('resume'):focus")
 
 
 def test_what_has_no_limit_has_no_bar(page, ledger):
@@ -296,14 +301,19 @@ def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(
         page.goto(server.url)
         state(page, "live")
     state(page, "lost")
-    assert page.evaluate("document.documentElement.classList.contains('stale')")
+    grey = "getComputedStyle(document.querySelector('#headline')).filter.includes('grayscale')"
+    assert page.evaluate(grey)
     with Server(ledger, port=port):
         state(page, "live")
-        assert not page.evaluate("document.documentElement.classList.contains('stale')")
+        assert not page.evaluate(grey)
         with monkeypatch.context() as patched:
             patched.setattr(StateReader, "read", away)
             page.wait_for_selector("#connection[data-state=bad]:text('it is away')")
+            assert page.evaluate(grey)
         state(page, "live")
+    with Server(temporary(), port=port):  # nothing is left of what is in no ledger any more
+        page.wait_for_selector("#connection[data-state=live]:text('no pipeline yet')")
+        assert not page.text_content("#pipelines") + page.text_content("#headline")
         page.goto("about:blank")
 
 

@@ -63,7 +63,8 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     page.wait_for_selector("#panels .bars tr")
     assert page.evaluate(NAMES) == "Trend: busiest,Top of orders"
     assert page.locator("#overview tbody tr").count() == 2
-    assert REASON in page.text_content("#overview tbody tr:has-text('sensors')")
+    assert page.text_content("#overview li") == f"sensors: failed: {REASON}"
+    assert page.evaluate("(s => s.scrollWidth <= s.clientWidth)(document.querySelector('.scroll'))")
     assert "failed" not in page.text_content("#headline")
     assert page.locator("#waiting").is_hidden()  # it reads no topic
 

@@ -149,8 +149,8 @@ export function openWindows(holder, live) {
       const floats = open.kind === "floating";
       const may = floats && live.rights.includes("command");
       slower.hidden = usual.hidden = !may;
-      slower.disabled = open.length_us >= open.limit_us;
-      usual.disabled = open.length_us <= open.usual_us;
+      slower.ariaDisabled = open.length_us >= open.limit_us; // and not disabled: it keeps the focus
+      usual.ariaDisabled = open.length_us <= open.usual_us;
       const begun = open.start == null ? 0 : Math.max(0, (pipeline.newest ?? open.start) - open.start);
       const factor = open.length_us / open.usual_us;
       const rows = Object.entries(open.fill).map(([key, rows]) =>

@@ -16,7 +16,7 @@ import { trend } from "./trends.js";
 const at = (id) => document.getElementById(id);
 const inside = (id) => at(id).querySelector("div");
 const connection = at("connection");
-let said = ["live", "live"], stale = false, lostAt = null;
+let said = ["live", "live"], stale = false, unread = false, lostAt = null;
 
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? moment(Date.now() * 1000).slice(11) : null);
@@ -26,7 +26,8 @@ function say(state) {
   connection.ariaLive = level === connection.dataset.state ? "off" : "polite"; // seconds that pass are not read out
   connection.dataset.state = level;
   if (connection.textContent !== text) connection.textContent = text;
-  document.documentElement.classList.toggle("stale", state === "lost" || stale);
+  document.documentElement.classList.toggle("stale", stale);
+  document.documentElement.classList.toggle("lost", state === "lost" || unread); // nothing is of now
 }
 
 // What stands beside the connection of the pipeline that is shown; the headline says more.
@@ -104,11 +105,11 @@ async function start() {
     choose(last.pipelines, pipeline);
     all(last, pipeline);
     const one = last.pipelines.find((p) => p.name === pipeline);
+    said = one ? about(last, one) : ["live", "live, no pipeline yet"];
+    stale = one?.state === "failed" || one?.state === "stale";
+    say(live.state);
     if (!one) return;
     range.newest = one.newest;
-    said = about(last, one);
-    stale = one.state === "failed" || one.state === "stale";
-    say(live.state);
     at("closings").hidden = !closing().length;
     for (const part of parts) part(last, one);
     build(pipeline);
@@ -116,13 +117,15 @@ async function start() {
 
   statement.offer(pipeline);
   live.subscribe({ state: true }, ({ state, error }) => {
+    unread = Boolean(error);
     if (error) {
       said = ["bad", error.message];
-      stale = true;
       say(live.state);
     }
     if (!state) return;
-    if (state.pipelines.some((p) => p.spec !== found.specs[p.name])) return location.reload(); // other names
+    const there = new Map(state.pipelines.map((p) => [p.name, p.spec]));
+    const gone = last.pipelines.some((p) => !there.has(p.name));
+    if (gone || [...there].some(([name, spec]) => spec !== found.specs[name])) return location.reload(); // other names
     const known = state.pipelines.some((p) => p.name === pipeline);
     last = state;
     if (known || !state.pipelines.length) tell();

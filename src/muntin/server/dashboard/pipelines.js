@@ -46,18 +46,17 @@ export function chooser(holder, onchoice) {
   };
 }
 
-const HEAD = ["pipeline", "state", "heard of", "events a second", "newest event (UTC)", "behind", "read", "late", "rejected", "size", "what is wrong"];
+const HEAD = ["pipeline", "state", "heard of", "events a second", "newest event (UTC)", "behind", "read", "late", "rejected", "size"];
 
 // All of them, a row each, where there are several.
 export function overview(section, size, onchoice) {
-  const body = make("tbody"), rows = new Map();
+  const body = make("tbody"), rows = new Map(), wrong = make("ul", { class: "bad" });
   section.querySelector("div").replaceChildren(make("div", { class: "scroll", tabindex: "0" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...HEAD.map((name, i) => make("th", { class: i > 1 && i < 10 ? "number" : "" }, name)))), body)));
+    make("thead", {}, make("tr", {}, ...HEAD.map((name, i) => make("th", { class: i > 1 ? "number" : "" }, name)))), body)), wrong);
   const row = (name) => {
     if (!rows.has(name)) { // buttons stay, so that the keyboard's place is not lost
-      const cells = HEAD.map((_, i) => make("td", { class: i > 1 && i < 10 ? "number" : "" }));
+      const cells = HEAD.map((_, i) => make("td", { class: i > 1 ? "number" : "" }));
       cells[0].append(make("button", { type: "button", onclick: () => onchoice(name) }, name));
-      cells.at(-1).classList.add("bad", "long");
       rows.set(name, { whole: make("tr", {}, ...cells), cells });
       body.append(rows.get(name).whole);
     }
@@ -74,9 +73,12 @@ export function overview(section, size, onchoice) {
       cells[1].className = level;
       [said, pipeline.silent_us == null ? "–" : `${duration(pipeline.silent_us)} ago`, short(pipeline.events_per_second ?? 0),
         moment(pipeline.newest), behind, number(pipeline.read), number(pipeline.late), number(pipeline.rejected),
-        stored == null ? "–" : bytes(stored), troubles(pipeline).join("; ")].forEach((text, i) => { cells[i + 1].textContent = text; });
+        stored == null ? "–" : bytes(stored)].forEach((text, i) => { cells[i + 1].textContent = text; });
       if (pipeline.name === chosen) whole.setAttribute("aria-current", "true");
       else whole.removeAttribute("aria-current");
     }
+    const found = state.pipelines.flatMap((one) => troubles(one).map((text) => `${one.name}: ${text}`));
+    wrong.hidden = !found.length;
+    wrong.replaceChildren(...found.map((text) => make("li", {}, text)));
   };
 }

@@ -41,22 +41,24 @@ export function selectBox(holder, live, names) {
   const answer = make("div", { "aria-live": "polite" }), kept = saved(text, () => ask());
   holder.replaceChildren(make("div", { class: "editor" }, text, list),
     make("p", { class: "controls" }, run, kept, make("span", { class: "note" }, " Ctrl+Enter runs; Tab completes; Escape leaves")), answer);
-  let chosen = 0, shown = [];
+  let chosen = 0, shown = [], asked = 0;
 
   async function ask() {
     close();
-    run.disabled = true;
-    const statement = text.value, began = performance.now();
+    run.ariaBusy = "true"; // and not disabled, which takes the keyboard's place from it
+    const mine = ++asked, statement = text.value, began = performance.now();
     try {
-      show(await live.query(statement), performance.now() - began);
+      const found = await live.query(statement);
+      if (mine === asked) show(found, performance.now() - began);
     } catch (problem) {
+      if (mine !== asked) return;
       const at = problem.position ?? 0, end = at + Math.max(problem.length ?? 0, 1);
       const place = problem.code && problem.length ? make("div", { class: "error" }, statement.slice(0, at),
         make("mark", {}, statement.slice(at, end)), statement.slice(end)) : null;
       answer.replaceChildren(make("p", { class: "bad", role: "alert" }, problem.message), ...(place ? [place] : []),
         make("p", { class: "note" }, problem.remedy ?? ""));
     }
-    run.disabled = false;
+    if (mine === asked) run.ariaBusy = "false";
   }
 
   function show(found, milliseconds) {
