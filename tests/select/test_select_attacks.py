@@ -298,7 +298,6 @@ LOOK_ALIKES = [
     'SELECT 1 FROM "\x010"',
     "SELECT '\x1b[2J'",
     "SELECT '\ud800'",
-    "SELECT '\u2028'",
     "\ufeffSELECT 1",
     "SELECT ℯ(1)",
     "SELECT ⁹",

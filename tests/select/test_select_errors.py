@@ -104,7 +104,9 @@ WRONG = [
     ("SELECT cast(»driver« AS INT) FROM orders(driver)", "value", "'d1'", "TRY_CAST gives null"),
     ("SELECT cast(»driver« AS DATE) FROM orders(driver)", "value", '"d1"', "TRY_CAST gives null"),
     ("SELECT »time«::TINYINT FROM (SELECT 400 AS time)", "value", "400", "TRY_CAST gives null"),
-    ("SELECT make_timestamp(2026, 1, 1, 25, 0, 0)", "value", "Time out of range: 25", ""),
+    ("SELECT »make_timestamp«(2026, 1, 1, 25, 0, 0)", "value", "Time out of range: 25", ""),
+    ("SELECT make_date(2026, 1, 1), make_date(2026, 13, 1)", "value", "out of range", ""),
+    ("SELECT »ntile«(0) OVER (), left(driver, 1) FROM orders(driver)", "value", "ntile", ""),
     ("SELECT 1 FROM orders(driver) WHERE »driver« = 5", "type", "driver is a text", "quotes"),
     (
         "SELECT 1 FROM orders(driver) WHERE time = »'1.5'«",
@@ -124,7 +126,7 @@ WRONG = [
     ("SELECT lag(»area« IGNORE NULLS) OVER () FROM orders(area)", "not_allowed", "ignore", ""),
     ("SELECT »first(area«) RESPECT NULLS FROM orders(area)", "not_allowed", "respect nulls", ""),
     ("SELECT date_trunc(»driver«, now()) FROM orders(driver)", "not_allowed", "unit that is", ""),
-    ("SELECT time * 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
+    ("SELECT time »*« 9223372036854775807 FROM orders(driver)", "overflow", "INT64", "DOUBLE"),
 ]
 
 

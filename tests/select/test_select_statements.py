@@ -116,6 +116,7 @@ BY_HAND = {
     "SELECT driver, orders FROM trend(busiest) ORDER BY window_start": [["d1", 4], ["d3", 5]],
     "SELECT t.orders FROM trend(busiest) FOR LAST '1 hour' AS t": [[4]],
     "SELECT reason, events FROM windows(orders)": [["full", 12]],
+    "SELECT '\ufeff\u2028' || driver AS k FROM orders(driver) LIMIT 0, 1": [["\ufeff\u2028d1"]],
     "SELECT w.reason, t.driver FROM windows(orders) w JOIN trend(busiest) t "
     "USING (window_start, window_end)": [["full", "d1"]],
 }

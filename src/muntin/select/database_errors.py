@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from itertools import pairwise
 
 from muntin.errors import SelectError
+from muntin.select.check import words
 from muntin.select.database import DatabaseError
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import CheckedStatement
@@ -30,6 +32,15 @@ _OWN_NAME = re.compile(rf'"?{MARK}\d+"?\.')
 # as DuckDB calls it, and as `matching` writes it
 _LIKE = re.compile(r"!?~~(\*?)\(|regexp_full_match\((?=[^,]*, STRING, STRING\))")
 _OVERFLOW = re.compile("overflow|is out of range")
+_ARITHMETIC = re.compile(r"Overflow in (\w+) of ")
+_SIGNS = {"multiplication": "*", "addition": "+", "subtraction": "-"}
+_FAILING = words(
+    """
+    abs left make_date make_timestamp ntile quantile_cont quantile_disc regexp_extract
+    regexp_full_match regexp_matches right substr substring time_bucket to_timestamp
+    """
+)
+"""Functions with arguments that they refuse."""
 
 
 def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
@@ -59,7 +70,7 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
             message = _LIKE.sub(lambda found: "ILIKE(" if found[1] else "LIKE(", message)
         remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
     place = _place_of(_COLUMN, message, plan) or _place_in(error, plan)
-    place = place or _place_of(_QUOTED, message, plan) or NOWHERE
+    place = place or _place_of(_QUOTED, message, plan) or _place_of_call(message, plan) or NOWHERE
     return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
 
 
@@ -74,6 +85,19 @@ def _place_in(error: DatabaseError, plan: CheckedStatement) -> Span | None:
     same = [start for start, each in tokens if each == word]
     spans = [Span(start, len(word)) for start, each in written if each == word]
     return spans[bisect_left(same, at)] if same and len(same) == len(spans) else None
+
+
+def _place_of_call(message: str, plan: CheckedStatement) -> Span | None:
+    """The function or sign that failed while rows were made, where only one can have: DuckDB then
+    says no place."""
+    tokens = _tokens(plan.text)
+    if said := _ARITHMETIC.match(message):
+        found = [token for token in tokens if token[1] == _SIGNS.get(said[1])]
+    else:
+        pairs = pairwise(tokens)
+        calls = [call for call, after in pairs if after[1] == "(" and call[1] in _FAILING]
+        found = [call for call in calls if call[1] in message.lower()] or calls
+    return Span(found[0][0], len(found[0][1])) if len(found) == 1 else None
 
 
 def _tokens(text: str) -> list[tuple[int, str]]:

@@ -36,7 +36,7 @@ _PART = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _REMEDIES = {
     "‘’′“”": "write a straight quote",
     "−–—": "write a plain minus",
@@ -97,7 +97,9 @@ def check_text(text: str, limits: Limits) -> None:
     bad = _CONTROL.search(text)
     if bad:
         message = f"the character U+{ord(bad[0]):04X} cannot be part of a statement"
-        raise problem_at(text, Span(bad.start(), 1), message, code="character")
+        spelt = f"\\x{ord(bad[0]):02x}"
+        remedy = f"in a pattern it is {spelt}: regexp_matches(name, '{spelt}')"
+        raise problem_at(text, Span(bad.start(), 1), message, remedy, "character")
 
 
 def _check_characters(text: str, limits: Limits) -> None:
@@ -112,7 +114,8 @@ def _check_characters(text: str, limits: Limits) -> None:
             raise _bad_character(text, start)
         if kind in ("string", "name") and len(part[0].encode()) > limits.literal_bytes + 2:
             message = f"a {kind} is longer than {limits.literal_bytes} bytes"
-            raise problem_at(text, Span(start, 1), message, code="limit")
+            remedy = "compare the beginning: starts_with(name, '...')" if kind == "string" else ""
+            raise problem_at(text, Span(start, 1), message, remedy, "limit")
         if kind == "name" and not part[0][1:-1].strip():
             raise problem_at(text, Span(start, 2), "a name is empty")
         if kind == "string" and start and text[start - 1] in _PREFIXES:
