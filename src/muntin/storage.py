@@ -79,7 +79,7 @@ class _Disk:
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of the files in a folder, by their names; none where there is no folder."""
         sizes: dict[str, int] = {}
-        with suppress(FileNotFoundError), os.scandir(folder) as found:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
             for one in found:
                 with suppress(FileNotFoundError):  # it was deleted after it had been listed
                     if one.is_file():

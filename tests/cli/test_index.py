@@ -141,6 +141,7 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
         (("quantile", built, "1.5"), "fraction 1.5 at position 0: use 0 <= q <= 1"),
         (("rank", built, "many"), "'many': a number, or a time"),
         (("info", tmp_path), "holds no index"),
+        (("info", __file__), "holds no index"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
     ):
         code, _, err = muntin(*words)

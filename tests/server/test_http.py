@@ -78,7 +78,8 @@ def test_query_arrow_has_the_particulars(http):
     assert table.to_pydict() == {"driver": list("abcde"), "count": [18] * 5}
     about = json.loads(table.schema.metadata[b"muntin"])
     assert about["exact"] is True
-    assert about["watermark"] == ask(http, SELECT).json()["watermark"]
+    never = ask(http, SELECT, accept=f"{ARROW};q=0, application/json")
+    assert about["watermark"] == never.json()["watermark"]
 
 
 def test_a_wrong_statement_shows_its_place(http):
@@ -141,6 +142,12 @@ def test_bad_parameters(http, parameters):
     answer = http.get("/windows", params=parameters)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/history", "/rejected"])
+def test_a_pipeline_that_is_not_named(http, path):
+    said = http.get(path).json()["error"]["message"]
+    assert said == "pipeline: name one; there are: orders"
 
 
 def test_summaries(http):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
@@ -32,6 +33,7 @@ from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 
 _LOG = logging.getLogger("muntin.server")
+_NEVER = re.compile(r"q=0(\.0*)?")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Read = Callable[[str, str], Any]
@@ -237,7 +239,11 @@ class Http:
 
 
 def _wants_arrow(request: Request) -> bool:
-    return ARROW in request.headers.get("accept", "").lower()
+    for given in request.headers.get("accept", "").lower().split(","):
+        kind, *parameters = (part.strip() for part in given.split(";"))
+        if kind == ARROW:
+            return not any(_NEVER.fullmatch(parameter) for parameter in parameters)
+    return False
 
 
 def _content_type(request: Request) -> str:

@@ -134,7 +134,8 @@ class Reader:
         pipelines = self.pipelines()
         if name not in pipelines:
             known = ", ".join(sorted(pipelines)) or "none"
-            raise UnknownName(f"there is no pipeline '{name[:80]}'; there are: {known}")
+            said = f"there is no pipeline '{name[:80]}'" if name else "pipeline: name one"
+            raise UnknownName(f"{said}; there are: {known}")
         return pipelines[name]
 
     def specs(self) -> dict[str, SummarySpec]:

@@ -12,7 +12,9 @@ import logging
 import re
 import socket
 import struct
+import sys
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -23,8 +25,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 
 from muntin.server.connections import SPARE_SECONDS, Connections, spare
-from muntin.server.frames import Frame
+from muntin.server.frames import Frame, compact
 from muntin.server.limits import KIB, ServerLimits, TokenBucket
+from muntin.server.problems import plain
 from muntin.server.protocol import NO_PONG, SILENT, TOO_FAST
 
 EXTENSION = "muntin.socket"
@@ -32,10 +35,6 @@ BUFFER_BYTES_HIGH = 32 * KIB  # beyond this, a client is behind
 KERNEL_BYTES = 64 * KIB  # Linux doubles it
 _LOG = logging.getLogger("muntin.server.connection")
 _LOG.setLevel(logging.ERROR)  # what is no HTTP is refused without a word
-_BAD_REQUEST = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
-)
 _URL = re.compile(rb"https?://([^/?]+)([/?].*)?", re.IGNORECASE)
 PIECE_BYTES = 2 * KIB  # looked at between two looks at the budget: at most 341 empty frames
 
@@ -87,9 +86,8 @@ class UvicornSocket(WebSocketsSansIOProtocol):
     def _refuse_upgrade(self) -> None:
         """What h11 lets pass and websockets does not, a long line or a body: uvicorn would wait for
         ever, and fail when it stops."""
-        message = b"no WebSocket's handshake"
         said = b"".join(self.conn.data_to_send())
-        self.transport.write(said or _BAD_REQUEST % (len(message), message))
+        self.transport.write(said or _refusal(400, "no WebSocket's handshake"))
         self.handshake_complete = self.close_sent = True
         self.transport.close()
 
@@ -202,7 +200,7 @@ class _Requests(h11.Connection):
             self._pieces = self._bytes = 0
             head = sum(len(name) + len(value) for name, value in event.headers)
             if len(event.target) + head > self.head_bytes_max:
-                raise h11.RemoteProtocolError("the request line and headers are too long")
+                raise h11.RemoteProtocolError("a head that is too long", error_status_hint=431)
             event = _of_path(event)
         elif isinstance(event, h11.Data):
             self._pieces += 1
@@ -275,12 +273,18 @@ class GuardedHttp(H11Protocol):
             self._expect("body" if state is h11.SEND_BODY else "")
 
     def send_400_response(self, msg: str) -> None:
-        """As uvicorn does, which forgets that an answer may be on its way, or have no body."""
+        """As uvicorn does, which forgets that an answer may be on its way, or have no body, and
+        says no reason."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.write(_BAD_REQUEST % (len(msg), msg.encode("ascii")))
+            problem = sys.exception()
+            status = getattr(problem, "error_status_hint", 400)
+            most = f"at most {self.limits.head_bytes_max:,} bytes of request line and headers"
+            remedy = most if status == 431 else ""
+            said = f"no request of HTTP/1.1: {problem or msg}"[:200]
+            self.transport.write(_refusal(status, said, remedy))
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -337,6 +341,16 @@ def socket_of(websocket: WebSocket) -> UvicornSocket:
 def stream_of(scope: Scope) -> GuardedHttp:
     """The connection that a request came on."""
     return scope["extensions"][EXTENSION]
+
+
+def _refusal(status: int, message: str, remedy: str = "") -> bytes:
+    """A whole answer, of what is not whole enough for the application."""
+    body = compact({"error": plain("http", message, remedy)}).encode()
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+        f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 def _narrow(transport: asyncio.Transport) -> None:
