@@ -667,6 +667,21 @@ def test_psql(fed):
 
 
 @psql
+def test_a_text_that_psql_cuts_is_told():
+    ledger = temporary()
+    feeder = Feeder(ledger)
+    feeder.rows([(0, "a\0b", 1, 1, 1)])
+    with Server(ledger, port=0, postgres="127.0.0.1:0") as server:
+        text = "SELECT driver FROM orders(driver) FOR ALL"
+        out, said = shell(server.postgres_url, text)
+        assert out == "a\n"
+        assert "column 'driver' has texts that psql shows up to U+0000" in said
+        with psycopg.connect(server.postgres_url) as connected:
+            assert answered(connected, text) == [("a\0b",)]
+    feeder.close()
+
+
+@psql
 def test_psql_describes(fed):
     out, said = shell(fed.postgres_url, r"\dt", r"\d orders", r'\d "orders(driver)"', r"\l", r"\dn")
     assert said == ""

@@ -10,6 +10,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from muntin.arrow import pc
 from muntin.errors import MuntinError, SelectError, how_many
 from muntin.select.check import words
 from muntin.select.result import Result
@@ -64,6 +67,8 @@ class PostgresAnswers:
                 code="value",
                 remedy="give one",
             )
+        if said and describe is None:
+            said += _cut(result.table)
         types = [type_of(kind) for kind in schema.types]
         head: dict[str, Any] = {
             "columns": [
@@ -123,6 +128,16 @@ class PostgresAnswers:
         except MuntinError:
             return ()
         return tuple(zip(table.schema.names, table.schema.types, strict=True))
+
+
+def _cut(table: pa.Table) -> Iterator[str]:
+    """Which columns clients cut that take texts as C does: PostgreSQL's own hold no U+0000."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_string(column.type) and pc.any(pc.match_substring(column, "\0")).as_py():
+            yield (
+                f"column '{name[:64]}' has texts that psql shows up to U+0000, which they hold: "
+                "POST /query shows them whole"
+            )
 
 
 def said_of(result: Result) -> str:
