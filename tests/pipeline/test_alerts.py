@@ -195,6 +195,43 @@ def test_a_reset_resolves_what_fires_whatever_stops_it(url, monkeypatch):
     ledger.close()
 
 
+@pytest.mark.parametrize("before", [None, {"when": "count > 100"}])
+def test_windows_that_closed_before_an_alert_was_written_are_not_looked_at(before):
+    """Also where it is written while the pipeline runs, and where another was there and went."""
+    ledger = temporary()
+    without = alerting(queries={"busy": {"select": SELECT}})
+    ingest = Ingest(alerting(before) if before else without, ledger, query_id="q")
+    take(ingest, (0,))
+    ingest._alerts.finish()
+    ingest.reconfigure(without)
+    ingest._alerts.finish()
+    take(ingest, range(1, 4))
+    ingest.reconfigure(alerting({"when": "count > 5", "by": "driver"}))
+    take(ingest, (4, 5))
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger) == [("firing", "b", "17"), ("resolved", "b", "18")]
+    ledger.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_values_of_one_window_keep_no_other_from_its_alert(together):
+    """However the windows come in batches. A column is one in upper case, too."""
+    drivers = ({"1": 9}, {"2": 9}, {"x": 9}, {"3": 9}, {"4": 1}, {"5": 1})
+    minutes = [minute(number, each) for number, each in enumerate(drivers)]
+    ledger = temporary()
+    alert = {"when": "driver::INT < 4 AND count > 5", "by": "DRIVER"}
+    ingest = Ingest(alerting(alert), ledger, query_id="q")
+    for number, rows in enumerate([list(itertools.chain(*minutes))] if together else minutes):
+        ingest.take(number, gather([events(rows)]))
+        ingest._alerts.finish()
+    ingest.finish(ended=False)
+    ingest.close()
+    fired = [c[1:] for c in changes(ledger) if c[0] == "firing"]
+    assert fired == [("1", "14"), ("2", "15"), ("3", "17")]
+    ledger.close()
+
+
 def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so(url):
     ledger = open_ledger(url())
     ingest = Ingest(alerting(), ledger, query_id="q")

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from muntin.assembly.standing import StandingQueries
 from muntin.assembly.webhook import Webhook, WebhookEvent
-from muntin.errors import LedgerConflict, LedgerError, MuntinError
+from muntin.errors import LedgerConflict, LedgerError, MuntinError, SelectError
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow
 from muntin.select.catalog import TREND_ERROR
@@ -33,6 +33,7 @@ from muntin.times import instant_text, now_us
 
 EVERY_SECONDS = 5.0  # how often queries on update are asked
 WINDOWS_AT_ONCE = 64  # of one query, in one statement
+OF_ROWS = ("value", "overflow", "limit", "timeout")  # codes of errors that fewer rows may not have
 CLOSINGS_AT_ONCE = 1_000
 ACTIVE_MAX = 1_000  # of a pipeline, pending or firing; those beyond are counted, not followed
 CHANGES_KEPT = 100
@@ -66,8 +67,6 @@ class Alerts:
         self._thread: threading.Thread | None = None
         stored = ledger.alerts(pipeline.name)
         self._stored: dict[str, Any] = copy.deepcopy(dict(EMPTY)) | dict(stored or {})
-        if not self._stored["alerts"]:
-            self._stored["seen"] = ledger.last_closing()  # what was before there were alerts
         self._said: set[str] = set()
         self._webhook: Webhook | None = None
         self.adopt(pipeline, queries)
@@ -80,6 +79,8 @@ class Alerts:
             key = None if pipeline.webhook is None else pipeline.webhook.key()
             self._pipeline, self._queries = pipeline, queries
             self._specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
+            if not self._stored["alerts"]:  # what closed before there were any is not looked at
+                self._stored["seen"] = self._ledger.last_closing()
             if self._webhook is not None:
                 self._webhook.close()
                 self._webhook = None
@@ -138,10 +139,10 @@ class Alerts:
                         self._ask_windows(step, name, spec, [window for _, window in batch])
                 step.state["seen"] = batch[-1][0]
             for name, spec in self._specs.items():
-                found = None
-                if self._pipeline.queries[name].on == "update":
-                    found = self._rows(step, name)
-                if found is not None:
+                if self._pipeline.queries[name].on != "update":
+                    continue
+                found = self._rows(step, name)
+                if not isinstance(found, str):
                     step.take(name, spec, found.to_pylist(), step.now, step.now)
             self._store(step)
 
@@ -161,24 +162,30 @@ class Alerts:
         mine = sorted({w.start: w for w in mine if until is None or w.end >= until}.values(),
                       key=lambda w: (w.end, w.start))  # fmt: skip
         for first in range(0, len(mine), WINDOWS_AT_ONCE):
-            group = mine[first : first + WINDOWS_AT_ONCE]
-            span = min(w.start for w in group), max(w.start for w in group) + 1
-            found = self._rows(step, name, *span)
-            if found is None:
-                continue
-            by_window: dict[int, list[Mapping[str, Any]]] = {}
-            starts = found["window_start"]
-            starts = starts.cast(pa.timestamp("us", starts.type.tz)).cast(pa.int64()).to_pylist()
-            for row, start in zip(found.to_pylist(), starts, strict=True):
-                by_window.setdefault(start, []).append(row)
-            for window in group:
-                rows = by_window.get(window.start, [])
-                if rows and rows[0].get(TREND_ERROR) is not None:
-                    continue  # nobody knows whether the condition holds
-                step.take(name, spec, rows, window.start, window.end)
+            self._ask_group(step, name, spec, mine[first : first + WINDOWS_AT_ONCE])
 
-    def _rows(self, step: _Step, name: str, *span: int) -> pa.Table | None:
-        """The rows for which the condition holds; None where it cannot be asked."""
+    def _ask_group(
+        self, step: _Step, name: str, spec: AlertSpec, group: Sequence[ClosedWindow]
+    ) -> None:
+        found = self._rows(step, name, min(w.start for w in group), max(w.start for w in group) + 1)
+        if isinstance(found, str):
+            if len(group) > 1 and found in OF_ROWS:  # those of one window keep none from the others
+                for window in group:
+                    self._ask_group(step, name, spec, [window])
+            return
+        by_window: dict[int, list[Mapping[str, Any]]] = {}
+        starts = found["window_start"]
+        starts = starts.cast(pa.timestamp("us", starts.type.tz)).cast(pa.int64()).to_pylist()
+        for row, start in zip(found.to_pylist(), starts, strict=True):
+            by_window.setdefault(start, []).append(row)
+        for window in group:
+            rows = by_window.get(window.start, [])
+            if rows and rows[0].get(TREND_ERROR) is not None:
+                continue  # nobody knows whether the condition holds
+            step.take(name, spec, rows, window.start, window.end)
+
+    def _rows(self, step: _Step, name: str, *span: int) -> pa.Table | str:
+        """The rows for which the condition holds; the error's code where it cannot be asked."""
         try:
             found = self._queries.alarming(name, *span)
         except LedgerError:
@@ -193,7 +200,7 @@ class Alerts:
                     "queries.%s.alert cannot be asked: %s (not logged again)", name, error,
                     exc_info=None if isinstance(error, MuntinError) else error,
                 )  # fmt: skip
-            return None
+            return error.code if isinstance(error, SelectError) else ""
         self._said.discard(name)
         step.alert(name)["error"] = ""
         return found
@@ -255,8 +262,10 @@ class _Step:
         active, until = alert["active"], alert["until"]
         hole = until is not None and start > until and start != end
         found: dict[str, list[Mapping[str, Any]]] = {}
+        names = {name.lower(): name for name in (rows[0] if rows else ())}
+        columns = {said: names.get(said.lower(), said) for said in spec.by}
         for row in rows:
-            key = json.dumps([_plain(row.get(column)) for column in spec.by])
+            key = json.dumps([_plain(row.get(name)) for name in columns.values()])
             if len(key) > TEXT_MAX:  # those that differ further on are others
                 key = hashlib.sha256(key.encode()).hexdigest()
             found.setdefault(key, []).append(row)
@@ -269,7 +278,7 @@ class _Step:
                     alert["left_out"] += 1
                     continue
                 space -= 1
-                by = {column: _cut(of_key[0].get(column)) for column in spec.by}
+                by = {said: _cut(of_key[0].get(name)) for said, name in columns.items()}
                 active[key] = {"since": start, "fired": None, "by": by}
             one = active[key]
             if one["fired"] is None:
