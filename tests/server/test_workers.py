@@ -292,8 +292,8 @@ def test_closed_windows_do_not_wait_where_every_place_is_held(feeder, ledger):
         other.socket.close()
 
 
-@pytest.mark.parametrize("path", ["/query", "/mcp"])
-def test_who_goes_gives_its_place_back(feeder, ledger, path):
+@pytest.mark.parametrize(("path", "times"), [("/query", 1), ("/query", 2), ("/mcp", 1)])
+def test_who_goes_gives_its_place_back(feeder, ledger, path, times):
     """A page that is loaded again asks the same on another connection, which on loopback is
     another client."""
     if path == "/mcp":
@@ -310,6 +310,7 @@ def test_who_goes_gives_its_place_back(feeder, ledger, path):
         head += "Content-Type: application/json\r\nAccept: application/json\r\n\r\n"
         client.sendall((head + body).encode())
         until(lambda: busy(server))
+        client.sendall((times - 1) * (head + body).encode())
         client.close()
         until(lambda: not busy(server))
         assert not server.app.state.statements._unanswered

@@ -264,10 +264,12 @@ class GuardedHttp(H11Protocol):
         super().handle_events()
         if self.scope is not None:  # its task has not begun yet
             self.scope.setdefault("extensions", {})[EXTENSION] = self  # type: ignore[index]
-        state = self.conn.their_state
+        state, waiting = self.conn.their_state, len(self.conn.trailing_data[0])
+        if state is h11.DONE and waiting < self.limits.head_bytes_max:
+            self.flow.resume_reading()  # what comes next waits; but that the client goes is seen
         if self.transport.get_protocol() is not self or self.transport.is_closing():
             self._expect("")
-        elif state is h11.IDLE and self.conn.trailing_data[0]:
+        elif state is h11.IDLE and waiting:
             self._expect("head")
         else:
             self._expect("body" if state is h11.SEND_BODY else "")
