@@ -77,3 +77,16 @@ def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
     if said == "got erliest":
         problem._stackTrace = "\tat a.b\nCaused by: java.nio.NoSuchFileException: /nowhere.pem\n"
         assert reason(problem) == f"{said}: NoSuchFileException: /nowhere.pem"
+
+
+def test_a_row_that_ends_the_run_is_told_with_what_does_not_make_sums_wrap():
+    from muntin.spark.failures import reason
+
+    said = reason(Exception(
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [ARITHMETIC_OVERFLOW] overflow. "
+        "Use 'try_multiply' to return NULL. If necessary set \"spark.sql.ansi.enabled\" to "
+        '"false" to bypass this error. SQLSTATE: 22003'
+    ))  # fmt: skip
+    assert said.startswith("[ARITHMETIC_OVERFLOW] overflow. Use 'try_multiply' to return NULL. SQL")
+    assert "under fields" in said
+    assert "ansi" not in said

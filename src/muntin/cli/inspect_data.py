@@ -157,7 +157,7 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
             digits = int(decimal[1])
             found.warnings.append(
                 f"decimals of '{name}' are summed as float64; exact is a field such as "
-                f"CAST({in_backticks(name)} * {10**digits} AS BIGINT)"
+                f"TRY_CAST({in_backticks(name)} * {10**digits} AS BIGINT)"
             )
     elif kind not in ("VARCHAR", "BOOLEAN", "DATE") and not _is_number(kind):
         found.left_out[name] = f"type {kind}"

@@ -90,12 +90,12 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
     if whole and not is_whole(kind):
         raise BadArgument(
             f"{what} '{name}' is {kind}, and must be whole numbers: cast it under fields, "
-            f"for example  {name}: CAST({name} AS BIGINT)"
+            f"for example  {name}: TRY_CAST({name} AS BIGINT)"
         )
     if not is_numeric(kind):
         raise BadArgument(
             f"{what} '{name}' is {kind}, and must be a number: cast it under fields, "
-            f"for example  {name}: CAST({name} AS DOUBLE)"
+            f"for example  {name}: TRY_CAST({name} AS DOUBLE)"
         )
 
 

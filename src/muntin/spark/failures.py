@@ -22,6 +22,12 @@ DAMAGED = (
     "name; or delete it, and go on without its events by  "
     "spark: {spark.sql.files.ignoreMissingFiles: true}"
 )
+ON_A_ROW = (
+    ". Where a row does that to an expression (under fields, or the DataFrame's own), it ends each "
+    "run: write try_cast, try_divide, try_add and the like, which give null"
+)
+# advice by which sums would wrap unseen
+_ANSI = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" .*?(?= SQLSTATE)')
 # Python's own account of what a user's files may do to a worker
 _OF_FILES = re.compile(
     r"^(?:\w+\.)*(FileNotFoundError|PermissionError|IsADirectoryError|OSError|ArrowInvalid): (.+)$",
@@ -120,6 +126,8 @@ def reason(problem: Exception) -> str:
     for name, message, _ in _OF_SPARK.findall(text):
         if name in _UNREAD and causes:
             message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {causes[-1]}"
+        if "SQLSTATE: 22" in message:
+            return _cut(_ANSI.sub("", f"[{name}] {message}")) + ON_A_ROW
         if name not in _SAYS_NOTHING:
             return _cut(f"[{name}] {message}") + (DAMAGED if name in _UNREAD else "")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
