@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -346,3 +347,33 @@ def test_an_option_that_would_do_nothing_is_refused(muntin, words, refused):
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {refused}")
     assert err.count("\n") == 1
+
+
+def test_a_file_that_changed_while_spark_started_is_taken_over(muntin, monkeypatch, tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "{name: p, source: {format: rate}, time: timestamp, pane: 1 s, summaries: {o: {keys: [value]}}}"
+    )
+    taken = []
+
+    def started(*_, **__):
+        file.write_text(file.read_text().replace("1 s", "2 s"))
+        return SimpleNamespace(
+            ingest=True, ending=None, stop=lambda: None, reconfigure=taken.append,
+            pipeline=Pipeline.of(file), progress=Progress(),
+        )  # fmt: skip
+
+    def follow(_, tick, **__):
+        tick()  # it has changed
+        tick()
+        kept = file.rename(tmp_path / "kept")
+        tick()  # it is away for a moment
+        kept.rename(file)
+        tick()  # and as it was
+
+    monkeypatch.setattr("muntin.stream", started)
+    monkeypatch.setattr("muntin.cli.view.follow", follow)
+    monkeypatch.setattr("muntin.cli.stopping.stop_spark", lambda: None)
+    code, _, err = muntin("run", file)
+    assert (code, taken) == (0, [file]), err
+    assert err.count("taken over, as it is now") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,7 @@ def _run(
     needs("spark", "muntin run")
     from muntin.spark.source import check_source
 
+    watched = _PipelineFile(file)  # as it is before it is read: Spark takes its time to start
     spec = Pipeline.of(file)
     if spec.sites is not None:
         from muntin.sites.site import token_for
@@ -98,7 +99,7 @@ def _run(
             ending.callback(site.stop)
 
         def tick() -> None:
-            _reread(file, stream)
+            watched.take_over(stream)
             if stop.is_set():
                 stream.stop()
 
@@ -119,23 +120,33 @@ def _sites(spec: Pipeline, stream: Stream | SinkStream) -> list[Site]:
     return sites
 
 
-_read_at: dict[Path, float] = {}
+class _PipelineFile:
+    """A pipeline file, which is taken over where it has changed since it was read."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_at = self._changed_at()
 
-def _reread(path: Path, stream: Stream | SinkStream) -> None:
-    """Take over a pipeline file that has changed; a wrong one is reported and not taken."""
-    from muntin.errors import MuntinError
+    def _changed_at(self) -> int | None:
+        with suppress(OSError):  # who replaces it may have taken it away for a moment
+            return self._path.stat().st_mtime_ns
+        return None
 
-    changed = path.stat().st_mtime if path.exists() else None
-    last = _read_at.setdefault(path, changed or 0.0)
-    if changed is None or changed == last:
-        return
-    _read_at[path] = changed
-    try:
-        stream.reconfigure(path)
-        typer.echo(f"{path}: taken over, as it is now", err=True)
-    except MuntinError as problem:
-        typer.echo(f"{path} is not taken over, the pipeline goes on as before: {problem}", err=True)
+    def take_over(self, stream: Stream | SinkStream) -> None:
+        """A wrong one is reported and not taken."""
+        from muntin.errors import MuntinError
+
+        path, changed = self._path, self._changed_at()
+        if changed in (None, self._read_at):
+            return
+        self._read_at = changed
+        try:
+            stream.reconfigure(path)
+            typer.echo(f"{path}: taken over, as it is now", err=True)
+        except MuntinError as problem:
+            typer.echo(
+                f"{path} is not taken over, the pipeline goes on as before: {problem}", err=True
+            )
 
 
 def check_rejected(spec: Pipeline, progress: Progress) -> None:
