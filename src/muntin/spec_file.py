@@ -98,6 +98,10 @@ def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> st
         return f"is missing ({field.description})" if field and field.description else "is missing"
     text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     shown = repr(error.get("input"))
+    if kind in ("too_long", "too_short"):
+        most, least = error["ctx"].get("max_length"), error["ctx"].get("min_length")
+        bound = f"at least {least}" if most is None else f"at most {most}"
+        return f"takes {bound} in its list, not {error['ctx']['actual_length']}"
     wanted = _wanted(error, place, model, data)
     if wanted:
         return f"takes {wanted}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"

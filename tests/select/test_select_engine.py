@@ -34,6 +34,7 @@ WINDOWS = {
     "FOR ALL": WindowAsked("all"),
     "FOR LAST '15 minutes'": WindowAsked("last", length_us=900_000_000),
     "for last 15 Minutes": WindowAsked("last", length_us=900_000_000),
+    "FOR LAST 1 h 30 min": WindowAsked("last", length_us=5_400_000_000),
     "FOR LAST '1 h 30 min'": WindowAsked("last", length_us=5_400_000_000),
     "FOR WINDOW '1970-01-01 01:00'": WindowAsked("window", start_us=HOUR),
     "FOR WINDOW '1970-01-01T02:00+01:00'": WindowAsked("window", start_us=HOUR),

@@ -310,13 +310,23 @@ class LedgerMoment:
             found = self.view.windows(layout.name, limit=1, newest_first=True)
             if found:
                 return found[0]
-            raise SelectError(f"no window of {layout.name} has closed yet", code="no_window")
+            if layout.spec.window is None:
+                message = f"{layout.name} has no windows that close"
+                remedy = "give it one in the pipeline file, or ask FOR LAST '15 minutes' or FOR ALL"
+            else:
+                message = f"no window of {layout.name} has closed yet"
+                remedy = "FOR OPEN reads the one that is open"
+            raise SelectError(message, code="no_window", remedy=remedy)
         at = window.start_us or 0
         found = window_at(self.view, layout.name, at)
         if found is not None:
             return found
-        newest = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
-        remedy = f"the window before it starts at {instant_text(newest[0].start)}" if newest else ""
+        before = self.view.windows(layout.name, end=at, limit=1, newest_first=True)
+        after = self.view.windows(layout.name, start=at, limit=1)
+        remedy = "FOR '<start>' TO '<end>' needs no window"
+        if before or after:
+            which = "window before it" if before else "first one"
+            remedy = f"the {which} starts at {instant_text((before or after)[0].start)}"
         raise SelectError(
             f"no closed window of {layout.name} starts at {instant_text(at)}",
             code="no_window",

@@ -135,6 +135,10 @@ _TYPES = words(
     "BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT FLOAT DOUBLE "
     "DECIMAL TEXT VARCHAR DATE TIME TIMESTAMP TIMESTAMPNTZ INTERVAL"
 )
+_TYPES_SHOWN = (
+    "there are BOOLEAN, the integers, FLOAT, DOUBLE, DECIMAL, VARCHAR, DATE, TIME, TIMESTAMP (UTC) "
+    "and INTERVAL"
+)
 _SIZED = frozenset(("DECIMAL", "TEXT", "VARCHAR", "TIMESTAMP"))
 _JOIN_SIDES = frozenset(("", "LEFT", "RIGHT", "FULL"))
 _JOIN_KINDS = frozenset(("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"))
@@ -236,6 +240,8 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
     if name.lower() not in FUNCTIONS:
         place = Span(node.meta.get("start", 0), len(name))
         remedy = did_you_mean(name, sorted(FUNCTIONS), "functions")
+        if name.lower() in ("current_timestamp", "current_date"):
+            remedy = f"it is written without brackets: {name.lower()}"
         message = f"no function '{name[:64]}'"
         raise problem_at(statement.text, place, message, remedy, "unknown_function")
     position = CONSTANTS.get(name.lower())
@@ -254,7 +260,7 @@ def _check_type(statement: Statement, node: exp.DataType) -> None:
     kind = node.this
     name = kind.value if hasattr(kind, "value") else str(kind)
     if name not in _TYPES or node.args.get("nested"):
-        raise _refused(statement, node, f"the type {name}")
+        raise _refused(statement, node, f"the type {name}", _TYPES_SHOWN)
     for parameter in node.expressions:
         if name not in _SIZED or not isinstance(parameter, exp.DataTypeParam):
             raise _refused(statement, node, f"a size of {name}")
@@ -459,9 +465,9 @@ def _described(node: exp.Expr) -> str:
     return f"'{words}'"
 
 
-def _refused(statement: Statement, node: exp.Expr, what: str) -> SelectError:
+def _refused(statement: Statement, node: exp.Expr, what: str, remedy: str = "") -> SelectError:
     message = f"{what} is not available in SELECT here"
-    return problem_at(statement.text, _place(node), message, code="not_allowed")
+    return problem_at(statement.text, _place(node), message, remedy, "not_allowed")
 
 
 def _too_large(statement: Statement, node: exp.Expr, how: str) -> SelectError:

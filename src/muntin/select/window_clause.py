@@ -59,12 +59,15 @@ def parse_window(text: str, tokens: Sequence[Token], at: int) -> tuple[WindowAsk
 
 def _last(text: str, tokens: Sequence[Token], at: int) -> tuple[WindowAsked, int]:
     """LAST '15 minutes', or LAST 15 minutes."""
-    first = tokens[at + 2] if at + 2 < len(tokens) else None
-    if first is not None and first.token_type is TokenType.STRING:
-        spelled, after = first.text, at + 3
-    elif first is not None and first.token_type is TokenType.NUMBER:
-        spelled, after = f"{first.text} {_word(tokens, at + 3)}", at + 4
+    after = at + 2
+    if after < len(tokens) and tokens[after].token_type is TokenType.STRING:
+        spelled, after = tokens[after].text, after + 1
     else:
+        spelled = ""
+        while after < len(tokens) and tokens[after].token_type is TokenType.NUMBER:
+            spelled = f"{spelled} {tokens[after].text} {_word(tokens, after + 1)}".lstrip()
+            after += 2
+    if not spelled:
         raise _error(text, tokens, at + 2, "how long is the window?", "e.g. FOR LAST '15 minutes'")
     try:
         return WindowAsked("last", length_us=duration_us(spelled)), after
