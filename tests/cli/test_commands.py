@@ -352,7 +352,8 @@ def test_an_option_that_would_do_nothing_is_refused(muntin, words, refused):
 def test_a_file_that_changed_while_spark_started_is_taken_over(muntin, monkeypatch, tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(
-        "{name: p, source: {format: rate}, time: timestamp, pane: 1 s, summaries: {o: {keys: [value]}}}"
+        "{name: p, source: {format: rate}, time: timestamp, pane: 1 s, "
+        "summaries: {o: {keys: [value]}}}"
     )
     taken = []
 

@@ -219,9 +219,9 @@ def test_windows_are_datetimes(engine: Engine) -> None:
 def test_text_and_html_are_safe_to_show() -> None:
     result = _result(
         {
-            "<b>": pa.array(["<script>alert(1)</script>", "a\x1b[2Jb\n\u202e", "x" * 100]),
-            "n": pa.array([1234567, None, 0]),
-            "x": [999_999.4, 999_999.9, 1_000_000.5],
+            "<b>": pa.array(["<script>alert(1)</script>", "a\x1b[2Jb\n\u202e", "x" * 100, ""]),
+            "n": pa.array([1234567, None, 0, 0]),
+            "x": [999_999.4, 999_999.9, 1_000_000.5, 1e300],
         },
         windows=(WindowRead("<i>", "OPEN", None),),
     )
@@ -234,9 +234,10 @@ def test_text_and_html_are_safe_to_show() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "1,234,567" in text
-    assert [line.split()[-1] for line in text.split("\n")[2:5]] == ["999,999", *["1,000,000"] * 2]
+    shown = [line.split()[-1] for line in text.split("\n")[2:6]]
+    assert shown == ["999,999", *["1,000,000"] * 2, "1e+300"]
     assert len({len(line) for line in text.split("\n")[1:2]}) == 1
-    assert "and 2 more" in result.to_text(rows_max=1)
+    assert "and 3 more" in result.to_text(rows_max=1)
     assert "OPEN: nothing" in result.footer()
 
 

@@ -115,7 +115,7 @@ def test_a_wrong_site(tmp_path, old, new, line, message):
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("sites: [north, south]", "sites: []", "takes at least 1 in its list, not 0"),
+    ("sites: [north, south]", "sites: []", "takes at least 1 of them, not 0"),
     ("sites: [north, south]", "sites: [north, north]", "a site stands twice"),
     ("sites: [north, south]", "sites: [North]", "'North' is not a name"),
     ("sites: [north, south]", "sites: {north: {token: short}}", "can be guessed"),

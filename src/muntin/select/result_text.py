@@ -23,7 +23,7 @@ def cell(value: Any, *, cut: bool = True) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 999_999.5 else f"{value:,.0f}"
+        return f"{value:,.0f}" if 999_999.5 <= abs(value) < 1e15 else f"{value:,.6g}"
     text = str(value).translate(CONTROLS)
     return text if len(text) <= _CELL_MAX or not cut else text[: _CELL_MAX - 3] + "..."
 
