@@ -16,7 +16,7 @@ class ServerLimits:
     body_bytes_max: int = 64 * KIB
     """Of an HTTP request; HTTP 413. A statement has at most 4 KiB."""
     head_bytes_max: int = 16 * KIB
-    """Request line and headers together; HTTP 400."""
+    """Request line and headers together; HTTP 431."""
     headers_max: int = 64
     """HTTP 431."""
     handshake_seconds: float = 10.0

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from muntin.errors import MuntinError
 from muntin.server import protocol
-from muntin.server.auth import Auth, Grant
+from muntin.server.auth import Auth, Grant, bearer
 from muntin.server.commands import Commands
 from muntin.server.connections import Places
 from muntin.server.feeds import Feeds, Subscriber
@@ -205,7 +205,7 @@ class Hub:
             raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
         grant = auth.grant(headers)
         if grant is None and ("origin" not in headers or "authorization" in headers):
-            raise needs_token()
+            raise needs_token(sent=bool(bearer(headers)))
         return grant
 
     async def replay(self, who: Connected, asked: protocol.ReplayWindows) -> None:

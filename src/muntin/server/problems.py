@@ -23,9 +23,10 @@ def stops() -> RefusalError:
     return RefusalError(503, "busy", "the server stops", "ask again later")
 
 
-def needs_token() -> RefusalError:
-    """What whoever shows no token gets."""
-    return RefusalError(401, "token", "a bearer token is needed", "send Authorization: Bearer …")
+def needs_token(*, sent: bool = False) -> RefusalError:
+    """What whoever shows no token gets, or has `sent` another one."""
+    said = "the token that was sent is not one of the server's" if sent else "a token is needed"
+    return RefusalError(401, "token", said, "send Authorization: Bearer …")
 
 
 def plain(code: str, message: str, remedy: str = "") -> dict[str, Any]:
