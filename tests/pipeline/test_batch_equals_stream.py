@@ -1,5 +1,6 @@
 """However rows are spread over partitions and micro-batches, the ledger holds the same bytes."""
 
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from unittest import mock
 
@@ -8,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import following
-from tests.pipeline.support import SECOND, START, content, events, pipeline, run, slices_of
+from muntin.assembly.assembler import Assembler
+from muntin.ledger.temporary import temporary
+from muntin.reading.stored_results import read_result
+from muntin.times import instant_text
+from tests.pipeline.support import (
+    SECOND,
+    START,
+    content,
+    events,
+    gather,
+    pipeline,
+    run,
+    slices_of,
+)
 
 LATENESS = 30
 
@@ -95,3 +109,43 @@ def test_windows_on_a_grid(window, rows, micro, at_once):
             assert found.events == len(inside)
             assert found.fill == {"driver": len({row[1] for row in inside})}
             assert start + 60 <= newest - LATENESS
+
+
+CLAUSES = {
+    "": lambda start, end: (start, end),
+    "FOR OPEN": lambda start, end: (start, end),
+    "FOR LAST '125 seconds'": lambda start, end: (end - 130, end),  # whole panes
+    f"FOR '{instant_text(START)}' TO '{instant_text(START + 200 * SECOND)}'": (
+        lambda start, end: (0, min(end, 200))
+    ),
+    "FOR ALL": lambda start, end: (0, end),
+}
+
+
+@given(rows, cuts, st.sets(st.integers(0, 8)), st.randoms(use_true_random=False))
+@settings(max_examples=25)
+def test_a_clause_in_a_standing_query_reads_nothing_after_its_window(rows, micro, killed, random):
+    """Late events make new results of all windows that read them, kill -9 or not."""
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    summary = {"keys": ["driver"], "window": {"kind": "tumbling", "length": "1 minute"}}
+    queries = {f"q{i}": f"SELECT count FROM orders {c}" for i, c in enumerate(CLAUSES)}  # noqa: S608
+    spec = pipeline(summaries={"orders": summary}, queries=queries)
+    ledger = temporary()
+    for number, batch in enumerate(in_pieces(events(shuffled), micro)):
+        dies = mock.patch.object(Assembler, "step", side_effect=KeyError("killed"))
+        # Spark brings a batch again whose end it did not see
+        for killing in (dies, nullcontext()) if number in killed else (nullcontext(),):
+            with killing, suppress(KeyError), run(spec, [], ledger) as ingest:
+                ingest.take(number, gather([batch]))
+    with run(spec, [[events(rows)]], ended=True) as whole, run(spec, [], ledger, ended=True):
+        for found in (whole.ledger, ledger):
+            for query, reads in zip(queries, CLAUSES.values(), strict=True):
+                points = found.trend(query)
+                assert len(points) == len({(START // SECOND + row[0]) // 60 for row in rows})
+                for point in points:
+                    start, end = reads(*((at - START) // SECOND for at in (point.start, point.end)))
+                    there = [row for row in rows if start <= row[0] < end]
+                    result = read_result(point, None, stale=False)
+                    assert result.table["count"].to_pylist() == [len(there)]
+                    assert result.exact

@@ -7,7 +7,7 @@ windows again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
+from muntin.select.catalog import WindowAsked
 from muntin.sets import Int64s
 from muntin.spec import Pipeline
 from muntin.times import now_us
@@ -106,7 +107,7 @@ class Assembler:
                     panes = self._kept_panes(now, name, late.starts, watermark)
                     written += self._write_each(name, follower.missed(now, panes))
                 written += self._write_each(name, follower.step(now, sealed_until))
-                written += self._write([], always=True)
+                self._store([], [])
         self._check_all = False
         return written
 
@@ -114,9 +115,9 @@ class Assembler:
         """The state to store with a batch that brings late events which nothing else would tell of.
 
         Where retention has dropped a part of a window, what is stored of it does not show that more
-        came. Should this process end before it has written the revision, the next one must know;
-        so must who follows again where nobody does now. None where nothing is owed that is not
-        stored.
+        came; nor does a window where they came before it, to what a standing query reads as well.
+        Should this process end before it has written the revision, the next one must know; so must
+        who follows again where nobody does now. None where nothing is owed that is not stored.
         """
         owed = self._owing(now, self._with_owed(came))
         if not owed or self._states(owed) == self._stored:
@@ -135,7 +136,7 @@ class Assembler:
         # Before those that are not followed now come back, retention may drop what shows it.
         reached = {name: state["next"] for name, state in self._away.items()}
         for name, follower in self._followers.items():
-            if now.extent(self.layouts[name]).rollups.dropped:
+            if self._standing.clauses.get(name) or now.extent(self.layouts[name]).rollups.dropped:
                 reached[name] = follower.next_pane()
         for name, passed in reached.items():
             if passed is not None:
@@ -155,7 +156,7 @@ class Assembler:
             for name, follower in self._followers.items():
                 written += self._write_each(name, follower.step(now, newest // pane * pane + pane))
                 written += self._write_each(name, follower.end(now))
-                written += self._write([], always=True)
+                self._store([], [])
         return written
 
     def open_starts(self, name: str, before: int) -> Sequence[int]:
@@ -198,7 +199,7 @@ class Assembler:
             if len(pending) >= WINDOWS_AT_ONCE:
                 written += self._write(pending)
                 pending = []
-        return written + self._write(pending)
+        return written + self._write(pending) if pending else written
 
     def command(self, action: str, summary: str | None) -> dict[str, Any]:
         """Obey `slow_down` or `resume`; tells what was done."""
@@ -239,7 +240,17 @@ class Assembler:
         return shown
 
     def _revise(self, now: Pieces, name: str, late: Slices) -> list[ClosedWindow]:
-        """Publish again the closed windows whose panes hold more events than when they closed.
+        """Publish again the closed windows that late events have changed."""
+        owed = self._owed.pop(name, NOTHING)
+        try:
+            return self._write(self._revisions(now, name, late))
+        except BaseException:
+            self._owed[name] = owed
+            raise
+
+    def _revisions(self, now: Pieces, name: str, late: Slices) -> Iterator[ClosingWindow]:
+        """Those whose panes hold more events than when they closed, or whose standing queries read
+        panes before them that do.
 
         Where retention has dropped a part of one, its revision says what it lacks.
         """
@@ -248,10 +259,13 @@ class Assembler:
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)
         reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
         reach = max(reach, self._longest.get(name, 0))
+        clauses = self._standing.clauses.get(name, ())
         at = last = None
         if not self._check_all:
-            at, last = int(late.starts[0]) - reach, int(late.starts[-1]) + 1
-        found: list[ClosingWindow] = []
+            at = int(late.starts[0]) - reach
+            if all(clause.kind == "last" for clause in clauses):
+                after = max((clause.length_us or 0 for clause in clauses), default=0)
+                last = int(late.starts[-1]) + layout.pane + after
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
             for window in windows:
@@ -259,53 +273,50 @@ class Assembler:
                     length = window.end - window.start
                     self._longest[name] = max(length, self._longest.get(name, 0))
                 came = late.between(window.start, window.end)
-                if not self._check_all and not len(came):
-                    continue
-                closed = self._revised(now, layout, window, came)
-                if closed is not None:
-                    found.append(closed)
+                read = any(len(_read(clause, window.end, late, layout.pane)) for clause in clauses)
+                if self._check_all or len(came) or read:
+                    closed = self._revised(now, layout, window, came, read)
+                    if closed is not None:
+                        yield closed
             if len(windows) < 1000:
                 break
             at = windows[-1].start + 1
-        owed = self._owed.pop(name, NOTHING)
-        try:
-            return self._write(found)
-        except BaseException:
-            self._owed[name] = owed
-            raise
 
     def _revised(
-        self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices
+        self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices, read: bool
     ) -> ClosingWindow | None:
-        """The next revision of a window, if it has changed."""
+        """The next revision of a window, if it has changed, or what its standing queries read."""
         reach = now.extent(layout).reach(window.start, window.end)
         after = replace(window, revision=window.revision + 1, closed_at=now_us())
         if not reach.whole:
-            if not len(came):
+            if not len(came) and not read:
                 return None
             events, late = window.events + came.count, window.late + came.late_count
             return ClosingWindow(replace(after, events=events, late=late), None)
-        if now.events(layout, window.start, window.end) <= window.events:
+        if now.events(layout, window.start, window.end) <= window.events and not read:
             return None
         merged = now.merged_runs(layout, reach)
-        assert merged.segment is not None  # noqa: S101 (it has more events)
+        assert merged.segment is not None  # noqa: S101 (it has as many events, or more)
         fill = layout.spec.fill(merged.segment)
         return ClosingWindow(
             replace(after, events=merged.events, late=merged.late, fill=fill), merged
         )
 
-    def _write(self, closed: Sequence[ClosingWindow], always: bool = False) -> list[ClosedWindow]:
-        if not closed and not always:
-            return []
+    def _write(self, closed: Iterable[ClosingWindow]) -> list[ClosedWindow]:
+        """All in one transaction; what each holds is needed one at a time."""
+        windows: list[ClosedWindow] = []
+        trends: list[TrendPoint] = []
         with self._standing.moment() as moment:
-            trends = [
-                TrendPoint(query, each.window.start, each.window.end, each.window.revision, result)
-                for each in closed
-                for query in self._queries[each.window.summary]
-                if (result := self._result(query, each, moment)) is not None
-            ]
-        self._store([each.window for each in closed], trends)
-        return [each.window for each in closed]
+            for each in closed:
+                window = each.window
+                windows.append(window)
+                for query in self._queries[window.summary]:
+                    result = self._result(query, each, moment)
+                    if result is not None:
+                        span = window.start, window.end
+                        trends.append(TrendPoint(query, *span, window.revision, result))
+        self._store(windows, trends)
+        return windows
 
     def _result(self, query: str, closed: ClosingWindow, moment: LedgerMoment) -> bytes | None:
         """A standing query's result on a window; where that is gone, that of before."""
@@ -332,3 +343,10 @@ class Assembler:
         return states
 
     _stored: Mapping[str, Any] | None = None
+
+
+def _read(clause: WindowAsked, end: int, came: Slices, pane: int) -> Slices:
+    """Of the panes that events came to, those that a clause reads on the window that ends then."""
+    asked = clause.before(end)
+    first = end - asked.length_us if asked.length_us is not None else asked.start_us or 0
+    return came.between(first // pane * pane, asked.end_us or end)

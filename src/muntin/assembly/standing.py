@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -39,6 +39,8 @@ class StandingQueries:
     SpecError
         A query is wrong; names it and the place in its text.
 
+    `follows`: standing query -> the summary whose windows it runs on.
+    `clauses`: summary -> clauses with which queries on its windows read other panes as well.
     `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
       last.
     """
@@ -52,6 +54,7 @@ class StandingQueries:
         self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
+        self.clauses: dict[str, set[WindowAsked]] = {}
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
         self._check_alerts()
 
@@ -149,6 +152,8 @@ class StandingQueries:
             )
         for summary in checked.sources:
             if self._pipeline.summaries[summary].window is not None:
+                if self._pipeline.queries[name].on == "window":
+                    self.clauses.setdefault(summary, set()).update(_clauses(checked))
                 return summary
         if checked.sources and self._pipeline.queries[name].on == "window":
             raise SpecError(
@@ -175,6 +180,15 @@ class StandingQueries:
                     f"queries.{name}: on: window follows windows that close, and {item.source} "
                     "speaks of the whole stream so far: write on: update"
                 )
+
+
+def _clauses(checked: CheckedStatement) -> Iterator[WindowAsked]:
+    """Those that read panes."""
+    for item in checked.items:
+        if item is None or item.window is None or item.kind in ("trend", "windows"):
+            continue
+        if item.window.kind in ("last", "range", "all"):
+            yield item.window
 
 
 class _PipelineCatalog(LedgerCatalog):

@@ -187,7 +187,7 @@ class ClosedWindow:
     reason: str
     """"full", "capacity", "late", or "end": of the source."""
     revision: int
-    """0 when it closed; +1 each time a late event changed what it holds."""
+    """0 when it closed; +1 each time a late event changed what it or its standing queries read."""
     overflowed: bool
     events: int
     late: int

@@ -39,7 +39,7 @@ from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
 Span = tuple[int, int]
-EVER: Span = (0, 1 << 62)
+EVER = 1 << 62
 
 
 class LedgerMoment:
@@ -197,7 +197,7 @@ class LedgerMoment:
         covered = covered if reach.runs else None
         # also of what was asked for and is not stored: the summary may not have been there
         ever = asked is None or (window.kind == "all" and extent.dropped is None)
-        meant = (EVER if ever else asked) if reach.whole else covered
+        meant = ((0, window.end_us or EVER) if ever else asked) if reach.whole else covered
         uncounted = self._uncounted(known, layout, merged, reach, meant, keys)
         if keys is not None and not uncounted.keys().isdisjoint(keys):
             # what a key was not there to count, of an indicator too, only the others know
@@ -278,14 +278,16 @@ class LedgerMoment:
             return None
         first, newest = bounds
         pane = layout.pane
+        if window.end_us is not None:
+            newest = -(-window.end_us // pane) * pane
         if window.kind == "all":
-            return bounds
+            return first, newest
         if window.kind == "last":
             length = -(-(window.length_us or pane) // pane) * pane
             return newest - length, newest
         if window.kind == "range":
             start = (first if window.start_us is None else window.start_us) // pane * pane
-            return start, newest if window.end_us is None else -(-window.end_us // pane) * pane
+            return start, newest
         return self._open_span(known, layout, bounds)
 
     def _open_span(self, known: Known, layout: Layout, bounds: Span) -> Span:

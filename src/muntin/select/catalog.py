@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ class WindowAsked:
     `kind`: "open": the window that is not closed yet. "last": the newest `length_us` of event time.
       "range": [start_us, end_us). "window": the closed window that starts at `start_us`.
       "newest_window": the closed window that ended last. "all": everything the ledger holds.
+      A standing query's "last" and "all" have an end: that of the window that closes.
     `whole`: a range of which a part is not stored any more is refused, as a closed window is;
       without, what is still stored answers, and the answer says so.
     """
@@ -31,6 +32,16 @@ class WindowAsked:
     start_us: int | None = None
     end_us: int | None = None
     whole: bool = False
+
+    def before(self, end: int) -> WindowAsked:
+        """What the clause means in a standing query, on the window that ends then.
+
+        Nothing after that is read, so that the result is the same whenever it is made.
+        """
+        if self.kind == "range":
+            assert self.start_us is not None and self.end_us is not None  # noqa: S101, PT018 (parsed)
+            return replace(self, start_us=min(self.start_us, end), end_us=min(self.end_us, end))
+        return replace(self, end_us=end) if self.kind in ("last", "all") else self
 
 
 OPEN = WindowAsked()

@@ -106,8 +106,8 @@ class Engine:
     ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
 
-        `window`: of the FROM items without a window clause; default the open window. A standing
-          query is run so for the window that has closed.
+        `window`: the window that has closed, where a standing query runs on it: of FROM items
+          without a clause; the others read nothing after it. Default: none has.
         `now`: what `now()` gives: a time (naive is UTC) or microseconds since 1970; default the
           wall clock.
         `wide`: no sum's type depends on which rows are left: where a FROM item has integers
@@ -192,7 +192,7 @@ class Engine:
         self._database.close()
 
     def _load(
-        self, plan: CheckedStatement, moment: Moment, default: WindowAsked | None
+        self, plan: CheckedStatement, moment: Moment, closed: WindowAsked | None
     ) -> list[_Read | None]:
         # The same window of the same summary is loaded once.
         seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded] = {}
@@ -205,7 +205,7 @@ class Engine:
                 if bound.kind in ("trend", "windows"):
                     reads.append(self._read_history(bound, moment))
                 else:
-                    reads.append(self._read(bound, moment, default, seen, plan.names))
+                    reads.append(self._read(bound, moment, closed, seen, plan.names))
             except SelectError as error:
                 raise _placed(error, plan, number) from None
             except KeyError:
@@ -224,11 +224,11 @@ class Engine:
         self,
         bound: Bound,
         moment: Moment,
-        default: WindowAsked | None,
+        closed: WindowAsked | None,
         seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded],
         names: frozenset[str] | None,
     ) -> _Read:
-        asked = bound.window or default or OPEN
+        asked = _asked(bound.window, closed)
         info = moment.summaries()[bound.source]
         wanted = (bound.source, asked, _keys_read(bound, info))
         loaded = seen.get(wanted)
@@ -239,7 +239,7 @@ class Engine:
             loaded.token,
             lambda: table_of(bound, loaded, info, names),
         )
-        said = bound.window is not None or default is not None
+        said = bound.window is not None or closed is not None
         notes = loaded.notes if said else _only_open(loaded, bound.source)
         rows = bound.kind != "total" and (bound.kind == "function" or info.sketched)
         exact = loaded.proven if rows else loaded.exact  # a sketch's totals are exact
@@ -270,6 +270,13 @@ def _source(name: str, table: pa.Table) -> str:
         return quoted(name)
     replaced = ", ".join(f"CAST({column} AS HUGEINT) AS {column}" for column in wide)
     return f"(SELECT * REPLACE ({replaced}) FROM {quoted(name)})"  # noqa: S608 (quoted names)
+
+
+def _asked(clause: WindowAsked | None, closed: WindowAsked | None) -> WindowAsked:
+    """The window that a FROM item reads: of now, or in a standing query of one that has closed."""
+    if closed is None or closed.end_us is None:
+        return clause or closed or OPEN
+    return closed if clause is None or clause.kind == "open" else clause.before(closed.end_us)
 
 
 def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:
