@@ -161,6 +161,8 @@ def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
         export(ledger, "fare", "parquet", folder)
     with pytest.raises(BadArgument, match="no sketch for top_k"):
         export(ledger, "top", "parquet", folder)
+    with pytest.raises(BadArgument, match="tails has no windows that close"):
+        export(ledger, "tails", "parquet", folder)
     assert not Path(folder).exists()
     export(ledger, "fares", "parquet", folder)
     with pytest.raises(BadArgument, match="another place"):

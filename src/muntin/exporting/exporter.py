@@ -192,7 +192,8 @@ def export(
         No such summary.
     BadArgument
         A kind that DataSketches has no sketch of, or a table that holds something else: of another
-        summary, panes where windows are to go out, or another ledger's.
+        summary, panes where windows are to go out, or another ledger's. Or a summary without
+        windows.
     MissingExtra
         A package is missing that this form needs.
     SourceError
@@ -209,6 +210,11 @@ def export(
         raise BadArgument(f"of={of!r}: give windows or panes")
     layout, sealed, pipeline = _of(ledger, summary)
     check_exchanged(layout.spec.algebra())
+    if of == "windows" and layout.spec.window is None and not ledger.windows(summary, limit=1):
+        raise BadArgument(
+            f"{summary} has no windows that close: give it one in the pipeline file, or export its "
+            "panes (--panes)"
+        )
     stored = {"kind": layout.spec.kind, **layout.spec.stored_as()}
     about = {"of": of, "summary": summary, "pipeline": pipeline, **stored}
     if not place:
