@@ -348,7 +348,10 @@ def test_a_token_is_asked_for(page, feeder, ledger):
         page.goto("about:blank")
 
 
-def test_it_fits_a_phone(page, server):
+def test_it_fits_a_phone_that_keeps_nothing(page, server):
+    refused = "Object.defineProperty(window, name, { get() { throw new DOMException('no') } })"
+    names = "['localStorage', 'sessionStorage']"
+    page.add_init_script(f"for (const name of {names}) {refused}")
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(server.url)
     state(page, "live")

@@ -12,6 +12,18 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// What the browser keeps; where it may keep nothing, the page does while it is open.
+function storage(name) {
+  try {
+    return window[name];
+  } catch {
+    const held = new Map();
+    return { getItem: (key) => held.get(key) ?? null, setItem: (key, value) => held.set(key, value) };
+  }
+}
+
+export const local = storage("localStorage"), session = storage("sessionStorage");
+
 export function number(value, digits = 0) {
   if (value == null) return "–";
   if (typeof value === "bigint") return value.toLocaleString("en");

@@ -1,14 +1,15 @@
 // What every page begins with: light or dark, and a token where the server asks for one.
+import { local, session } from "./dom.js";
 
 const at = (id) => document.getElementById(id);
 
 export function theme() {
   const root = document.documentElement;
-  if (localStorage.getItem("muntin-theme")) root.dataset.theme = localStorage.getItem("muntin-theme");
+  if (local.getItem("muntin-theme")) root.dataset.theme = local.getItem("muntin-theme");
   at("theme").onclick = () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("muntin-theme", root.dataset.theme);
+    local.setItem("muntin-theme", root.dataset.theme);
   };
 }
 
@@ -31,7 +32,7 @@ export async function admitted(live, path, say) {
       form.querySelector("input").focus();
       await new Promise((resolve) => { form.onsubmit = (event) => { event.preventDefault(); resolve(); }; });
       live.token = form.querySelector("input").value;
-      sessionStorage.setItem("muntin-token", live.token);
+      session.setItem("muntin-token", live.token);
     }
   }
 }

@@ -1,4 +1,5 @@
 // The connection: subscriptions that outlive it, asking over HTTP, and how well it is.
+import { session } from "./dom.js";
 
 const EVERY_MS = 3000;
 
@@ -69,7 +70,7 @@ export class Live {
     this.waiting = new Map(); // id -> {resolve, reject}
     this.numbers = 0;
     this.tries = 0;
-    this.token = sessionStorage.getItem("muntin-token") ?? "";
+    this.token = session.getItem("muntin-token") ?? "";
     this.heard = 0;
     this.quiet = 2000;
     setInterval(() => this.watch(), 1000);

@@ -1,6 +1,6 @@
 // What may be done with an answer beside reading it: see it, keep it as a file, keep the statement.
 import { bars, lines } from "./charts.js";
-import { make, named } from "./dom.js";
+import { local, make, named } from "./dom.js";
 
 const LINES = 5, BARS = 30, SAVED = 30, STORE = "muntin-saved";
 const is = (pattern) => (types) => types.map((type, i) => pattern.test(type) ? i : -1).filter((i) => i >= 0);
@@ -56,14 +56,14 @@ export function plotted(found, keys) {
 
 // Statements that this browser keeps.
 export function saved(text, run) {
-  const read = () => JSON.parse(localStorage.getItem(STORE) ?? "[]");
+  const read = () => JSON.parse(local.getItem(STORE) ?? "[]");
   const select = make("select", { "aria-label": "saved statements", onchange: () => {
     if (!select.value) return;
     text.value = select.value;
     run();
   } });
   const show = (all) => {
-    localStorage.setItem(STORE, JSON.stringify(all.slice(-SAVED)));
+    local.setItem(STORE, JSON.stringify(all.slice(-SAVED)));
     select.replaceChildren(make("option", { value: "" }, "saved statements"), ...all.map((s) => make("option", { value: s }, s.slice(0, 80))));
     select.hidden = !all.length;
   };

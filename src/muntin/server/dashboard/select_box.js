@@ -1,6 +1,6 @@
 // The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
 // and as a file; statements that were kept in this browser.
-import { make, moment, number, quoted, table } from "./dom.js";
+import { make, moment, number, quoted, session, table } from "./dom.js";
 import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
@@ -35,7 +35,7 @@ export function selectBox(holder, live, names) {
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
   });
   let offered = "";
-  text.value = sessionStorage.getItem("muntin-statement") ?? "";
+  text.value = session.getItem("muntin-statement") ?? "";
   const list = make("ul", { class: "complete", id: "completions", role: "listbox", hidden: true });
   const run = make("button", { type: "button", onclick: () => ask() }, "run");
   const answer = make("div", { "aria-live": "polite" }), kept = saved(text, () => ask());
@@ -118,7 +118,7 @@ export function selectBox(holder, live, names) {
   }
 
   text.addEventListener("input", suggest);
-  text.addEventListener("input", () => sessionStorage.setItem("muntin-statement", text.value));
+  text.addEventListener("input", () => session.setItem("muntin-statement", text.value));
   text.addEventListener("blur", close);
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
