@@ -18,6 +18,7 @@ from typing import Any
 from sqlglot import exp
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.limits import Limits
 from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
@@ -242,6 +243,8 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
         remedy = did_you_mean(name, sorted(FUNCTIONS), "functions")
         if name.lower() in ("current_timestamp", "current_date"):
             remedy = f"it is written without brackets: {name.lower()}"
+        elif name.lower() in TABLE_FUNCTIONS:
+            remedy = f"it stands in FROM, as {TABLE_FUNCTIONS[name.lower()].usage}"
         message = f"no function '{name[:64]}'"
         raise problem_at(statement.text, place, message, remedy, "unknown_function")
     position = CONSTANTS.get(name.lower())

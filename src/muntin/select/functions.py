@@ -151,7 +151,7 @@ def _check_items(asked: tuple[Argument, ...], algebra: Algebra, table: Table) ->
     if not known or isinstance(asked[0], int) == whole:
         return
     raise BadArgument(
-        f"items of this summary are integers: write 4, not {_said(asked[0])}"
+        f"items of this summary are integers, and {_said(asked[0])} is a text: leave its quotes out"
         if whole
         else f"items of this summary are texts: write '{asked[0]}', not {asked[0]}"
     )
