@@ -6,11 +6,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
-from select_catalogs import HOUR, MemoryCatalog, catalog, loaded_of, matrix_of
+from select_catalogs import HOUR, ORDERS, MemoryCatalog, catalog, loaded_of, matrix_of
 
 from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.segments import Segment
@@ -92,6 +93,14 @@ def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(3):
         engine.sql("SELECT count FROM orders(driver)")
     assert asked == [("driver",)] * 4
+
+
+def test_vectors_of_one_key_of_two_summaries_are_told_how_to_be_named() -> None:
+    more = replace(ORDERS, name="more")
+    engine = Engine(catalog(infos={"orders": ORDERS, "more": more}))
+    with pytest.raises(SelectError, match="two FROM items are called 'X1'") as refused:
+        engine.sql("SELECT X1 FROM vector 1.1 OF orders, vector 1.1 OF more")
+    assert refused.value.remedy == ("a vector has no other name: write FROM <summary>(<key>) AS a")
 
 
 def test_the_cache_is_bounded_and_right() -> None:

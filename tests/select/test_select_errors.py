@@ -45,6 +45,7 @@ WRONG = [
     ("SELECT »count« FROM orders(driver) a, orders(area) b", "ambiguous", "in more", "a.count"),
     ("SELECT »Y1« FROM orders(driver) a, orders(area) b", "ambiguous", "Y1", "a.Y1 or b.Y1"),
     ("SELECT 1 FROM orders(driver), »orders(area)«", "ambiguous", "two FROM items", "AS"),
+    ("WITH a AS (SELECT 1) SELECT 1 FROM »a(driver)«", "from_item", "takes no key", "write a"),
     ("SELECT 1 FROM orders FOR LAST »'2 moons'«", "window", "not a duration", "minutes"),
     ("SELECT 1 FROM orders FOR LAST »0« minutes", "window", "duration", ""),
     ("SELECT 1 FROM orders FOR »'today'« TO '2026-01-01'", "window", "not a time", "(UTC)"),

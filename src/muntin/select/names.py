@@ -27,7 +27,7 @@ from muntin.select.columns import (
 )
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.syntax import SourceItem, Statement, item_number, show_item
+from muntin.select.syntax import SourceItem, Statement, VectorItem, item_number, show_item
 from muntin.suggestions import did_you_mean
 
 Ctes = Mapping[str, Relation]
@@ -228,12 +228,12 @@ class _Resolution:
             source.tested = str(clause.args.get("kind") or "").upper() in ("SEMI", "ANTI")
             earlier = scope.source(source.alias)
             if earlier is not None:
-                raise self._error(
-                    clause.this,
-                    f"two FROM items are called '{source.alias}'",
-                    "give one of them another name with AS",
-                    code="ambiguous",
-                )
+                number = item_number(clause.this)
+                remedy = "give one of them another name with AS"
+                if number is not None and isinstance(self.statement.items[number], VectorItem):
+                    remedy = "a vector has no other name: write FROM <summary>(<key>) AS a"
+                message = f"two FROM items are called '{source.alias}'"
+                raise self._error(clause.this, message, remedy, code="ambiguous")
             scope.sources.append(source)
             reads += source.relation.reads
         return reads
@@ -271,7 +271,8 @@ class _Resolution:
                     f"'{item.name}' is a WITH query: it has no window of its own",
                     "put the window clause after the summary in the WITH query",
                 )
-            raise self._error(item.span, f"'{item.name}' is a WITH query: it takes no key", "")
+            message = f"'{item.name}' is a WITH query: it takes no key"
+            raise self._error(item.span, message, f"write {item.name}")
         try:
             return self.binder.bind(item)  # type: ignore[arg-type]
         except SelectError as error:
