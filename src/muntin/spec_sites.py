@@ -23,7 +23,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def checked_token(value: str) -> str:
-    """A token that cannot be guessed, or none; the message never shows it."""
+    """A token that cannot be guessed, and can be sent, or none; the message never shows it."""
+    if value != value.strip() or not value.isprintable():
+        raise ValueError("a token of several lines, or with blanks around it, cannot be sent")
     if value and (len(value) < TOKEN_CHARACTERS_MIN or not value.isascii()):
         raise ValueError(
             f"a token of {len(value)} characters can be guessed: use at least "

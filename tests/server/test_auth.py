@@ -47,9 +47,13 @@ def test_tokens(auth):
     assert auth.grant(bearer(OPERATOR)).may_command
 
 
-def test_a_token_that_can_be_guessed_is_refused(clock):
-    with pytest.raises(BadArgument, match="can be guessed"):
-        Auth(reader_token="secret", now=clock)  # noqa: S106
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [("secret", "can be guessed"), (f"{READER}\n{OPERATOR}", "be sent"), (f"{READER} ", "be sent")],
+)
+def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(clock, token, why):
+    with pytest.raises(BadArgument, match=why):
+        Auth(reader_token=token, now=clock)
 
 
 def test_tickets_serve_once_and_not_for_long(auth, clock):
@@ -160,6 +164,8 @@ def test_loopback_names():
 def test_beyond_loopback_only_with_a_token(ledger):
     with pytest.raises(BadArgument, match="MUNTIN_TOKEN"):
         Server(ledger, host="0.0.0.0", port=0)  # noqa: S104
+    with pytest.raises(BadArgument, match="--host is empty"):  # all addresses, to a socket
+        Server(ledger, host="", port=0)
 
 
 def test_http_with_tokens(feeder, ledger):

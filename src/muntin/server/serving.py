@@ -227,6 +227,8 @@ def _shown(host: str) -> str:
 
 
 def _listening(host: str, port: int, option: str = "--port") -> socket.socket:
+    if not host:  # which would be all of this machine's addresses
+        raise BadArgument("--host is empty: write 127.0.0.1, or 0.0.0.0 for all addresses")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # with the protocol said, asyncio sends at once: else an answer in two pieces waits for 40 ms
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
