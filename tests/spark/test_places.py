@@ -71,12 +71,15 @@ def test_rejected_records_of_json_and_parquet_name_their_file(spark, tmp_path):
 @pytest.mark.spark
 def test_nanoseconds_of_files_that_a_pattern_names(spark, tmp_path):
     times = pa.array([1_767_225_600_000_000_001, None], pa.timestamp("ns"))
-    pq.write_table(pa.table({"time": times, "k": ["a", "b"]}), tmp_path / "one.parquet")
+    born = pa.array([-1, -(2**63)], pa.timestamp("ns", "UTC"))
+    table = pa.table({"time": times, "k": ["a", "b"], "born": born})
+    pq.write_table(table, tmp_path / "one.parquet")
     spec = {
         "name": "p", "time": "time", "pane": "1 s", "fields": {"key": "upper(k)"},
-        "source": {"path": str(tmp_path / "*.parquet")}, "summaries": {"m": {"keys": ["key"]}},
+        "source": {"path": str(tmp_path / "*.parquet")},
+        "summaries": {"m": {"keys": [["key", "born"]]}},
     }  # fmt: skip
     with pytest.warns(UserWarning, match="rejected"), muntin.summarize(None, spec) as session:
-        assert session.sql("SELECT key FROM m(key) FOR ALL").to_arrow().to_pylist() == [
-            {"key": "A"}
+        assert session.sql("SELECT key, born FROM m(key, born) FOR ALL").rows == [
+            ["A", "1969-12-31T23:59:59.999999Z"]
         ]

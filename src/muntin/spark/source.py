@@ -111,7 +111,9 @@ def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
 
     numbers = {name for name, kind in df.dtypes if kind == "bigint"}
     for name in numbers & nanoseconds_of(source):
-        df = df.withColumn(name, sf.expr(f"timestamp_micros({in_backticks(name)} div 1000)"))
+        ns = in_backticks(name)  # down, as Arrow: div goes towards 1970
+        us = f"{ns} div 1000 - IF({ns} % 1000 < 0, 1, 0)"
+        df = df.withColumn(name, sf.expr(f"timestamp_micros({us})"))
     return df
 
 
