@@ -136,7 +136,7 @@ class Assembler:
         # Before those that are not followed now come back, retention may drop what shows it.
         reached = {name: state["next"] for name, state in self._away.items()}
         for name, follower in self._followers.items():
-            if self._standing.clauses.get(name) or now.extent(self.layouts[name]).rollups.dropped:
+            if self._clauses(name) or now.extent(self.layouts[name]).rollups.dropped:
                 reached[name] = follower.next_pane()
         for name, passed in reached.items():
             if passed is not None:
@@ -259,7 +259,7 @@ class Assembler:
         assert window_spec is not None  # noqa: S101 (only followed summaries come here)
         reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
         reach = max(reach, self._longest.get(name, 0))
-        clauses = self._standing.clauses.get(name, ())
+        clauses = self._clauses(name)
         at = last = None
         if not self._check_all:
             at = int(late.starts[0]) - reach
@@ -281,6 +281,12 @@ class Assembler:
             if len(windows) < 1000:
                 break
             at = windows[-1].start + 1
+
+    def _clauses(self, name: str) -> set[WindowAsked]:
+        """With which standing queries on a summary's windows read other panes as well."""
+        return {
+            clause for query in self._queries[name] for _, clause in self._standing.clauses[query]
+        }
 
     def _revised(
         self, now: Pieces, layout: Layout, window: ClosedWindow, came: Slices, read: bool
@@ -319,14 +325,20 @@ class Assembler:
         return windows
 
     def _result(self, query: str, closed: ClosingWindow, moment: LedgerMoment) -> bytes | None:
-        """A standing query's result on a window; where that is gone, that of before."""
-        window = closed.window
-        if closed.merged is not None:
-            layout = self.layouts[window.summary]
-            span = window.start, window.end
-            return self._standing.run(query, moment, layout, *span, closed.merged)
-        before = self._ledger.trend(query, start=window.start, end=window.start + 1)
-        return outdated(before[-1].result, window.summary) if before else None
+        """A standing query's result on a window; where what it reads is gone, that of before."""
+        window, before = closed.window, None
+        clauses = self._standing.clauses[query]
+        if closed.merged is None or (
+            window.revision
+            and not all(moment.whole(name, clause.before(window.end)) for name, clause in clauses)
+        ):
+            before = self._ledger.trend(query, start=window.start, end=window.start + 1)
+        if before:
+            return outdated(before[-1].result, window.summary)
+        if closed.merged is None:
+            return None
+        layout, span = self.layouts[window.summary], (window.start, window.end)
+        return self._standing.run(query, moment, layout, *span, closed.merged)
 
     def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
         states = self._states(self._owed)

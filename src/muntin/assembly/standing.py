@@ -40,7 +40,7 @@ class StandingQueries:
         A query is wrong; names it and the place in its text.
 
     `follows`: standing query -> the summary whose windows it runs on.
-    `clauses`: summary -> clauses with which queries on its windows read other panes as well.
+    `clauses`: standing query -> summary and clause, where it reads other panes than its window's.
     `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
       last.
     """
@@ -54,7 +54,7 @@ class StandingQueries:
         self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
-        self.clauses: dict[str, set[WindowAsked]] = {}
+        self.clauses: dict[str, frozenset[tuple[str, WindowAsked]]] = {}
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
         self._check_alerts()
 
@@ -144,6 +144,7 @@ class StandingQueries:
         except SelectError as problem:
             raise SpecError(f"queries.{name}: {problem}") from None
         self._check_whole_stream(name, checked)
+        self.clauses[name] = frozenset(_clauses(checked))
         hidden = next((c for c in checked.columns if c.lower() in TREND_OWN), None)
         if hidden is not None and self._pipeline.queries[name].on == "window":
             raise SpecError(
@@ -152,8 +153,6 @@ class StandingQueries:
             )
         for summary in checked.sources:
             if self._pipeline.summaries[summary].window is not None:
-                if self._pipeline.queries[name].on == "window":
-                    self.clauses.setdefault(summary, set()).update(_clauses(checked))
                 return summary
         if checked.sources and self._pipeline.queries[name].on == "window":
             raise SpecError(
@@ -182,13 +181,13 @@ class StandingQueries:
                 )
 
 
-def _clauses(checked: CheckedStatement) -> Iterator[WindowAsked]:
-    """Those that read panes."""
+def _clauses(checked: CheckedStatement) -> Iterator[tuple[str, WindowAsked]]:
+    """Those that read panes, and of which summary."""
     for item in checked.items:
         if item is None or item.window is None or item.kind in ("trend", "windows"):
             continue
         if item.window.kind in ("last", "range", "all"):
-            yield item.window
+            yield item.source, item.window
 
 
 class _PipelineCatalog(LedgerCatalog):

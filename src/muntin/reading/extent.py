@@ -59,6 +59,12 @@ class Extent:
         self.dropped = self.rollups.dropped.get(layout.pane)
         self.bounds = self._bounds(view, layout)
 
+    @property
+    def entire(self) -> bool:
+        """Nothing is gone: rollups that were never dropped hold what panes were."""
+        gone = self.rollups.dropped
+        return self.dropped is None or any(length not in gone for length in self.rollups.covered)
+
     def reach(self, start: int, end: int) -> Reach:
         """The whole slices of [start, end), multiples of the pane.
 

@@ -76,6 +76,15 @@ class LedgerMoment:
             return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
         return self._pieces.extent(layout).bounds
 
+    def whole(self, summary: str, window: WindowAsked) -> bool:
+        """Whether retention has dropped nothing of a window."""
+        known, layout = self._find(summary)
+        extent = self._pieces.extent(layout)
+        if window.kind == "all" or extent.entire:
+            return extent.entire
+        span = self._span(known, layout, window, extent.bounds)
+        return span is not None and extent.reach(*span).whole
+
     def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         known, layout = self._find(summary)
         if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
@@ -359,10 +368,13 @@ def check_stored(
     """
     if asked is None:
         return (_nothing(name, None, extent.bounds),)
-    if reach.whole:
-        return () if reach.covered is not None else (_nothing(name, asked, extent.bounds),)
-    shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
     gone = f"{name}: retention has dropped panes before {instant_text(extent.dropped)}"
+    if reach.whole:
+        if reach.covered is None:
+            return (_nothing(name, asked, extent.bounds),)
+        cut = window.kind == "all" and window.end_us is not None and not extent.entire
+        return (Note("retention", name, f"{gone}: what this trend reads begins later"),) * cut
+    shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
     if closed is not None or window.whole or reach.covered is None:
         wider = extent.around(*asked)
         remedy = "nothing of it is stored any more"

@@ -55,14 +55,15 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def outdated(result: bytes, summary: str) -> bytes:
-    """What was stored of a window, where late events came after a part of it was dropped."""
+    """What was stored of a window, where late events came after a part of what it is made of was
+    dropped."""
     table = pa.ipc.open_stream(result).read_all()
     metadata = table.schema.metadata or {}
     if _TRUE not in metadata:
         return result
     said = json.loads(metadata[_TRUE]) | {"exact": False}
     message = (
-        f"{summary}: late events came after retention had dropped a part of this window: "
+        f"{summary}: late events came after retention had dropped a part of what was read: "
         "they are not in these rows"
     )
     notes = [note for note in said["notes"] if note["code"] != "outdated"]
