@@ -407,7 +407,7 @@ def test_an_overdue_item_fires_without_an_event_and_is_resolved_when_it_comes(mo
         ({"when": "counts > 5"}, r"queries\.busy\.alert\.when: no column 'counts'"),
         ({"when": "count >"}, r"queries\.busy\.alert\.when: "),
         ({"when": "read_csv('x') > 1"}, r"no function 'read_csv'"),
-        ({"when": "count > 5", "by": "drivers"}, r"alert\.by: no column 'drivers'"),
+        ({"when": "count > 5", "by": "drivers"}, r"no column 'drivers' .*; did you mean 'driver'"),
         ({"when": ""}, r"alert\.when"),
         ({"when": "count > 5", "for": "soon"}, r"alert\.for"),
     ],

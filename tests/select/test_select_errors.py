@@ -162,3 +162,10 @@ def test_a_place_in_several_lines_is_shown_under_its_line(engine: Engine) -> Non
 def test_not_a_text(engine: Engine, text: object) -> None:
     with pytest.raises(SelectError, match="a statement is text"):
         engine.sql(text)  # type: ignore[arg-type]
+
+
+def test_a_name_beside_a_number_is_not_taken_for_a_time_or_a_text(engine: Engine) -> None:
+    for beside in ("> 5", "= -1", "BETWEEN 1 AND 2"):
+        with pytest.raises(SelectError) as caught:
+            engine.sql(f"SELECT 1 FROM orders WHERE tine {beside}")  # noqa: S608
+        assert caught.value.remedy == "did you mean 'time'?"

@@ -117,7 +117,8 @@ class StandingQueries:
             try:
                 self._engine.check(self._alarm(name, None, None, by or "*"))
             except SelectError as problem:
-                raise SpecError(f"queries.{name}.alert.by: {problem.message}") from None
+                said = f"{problem.message}; {problem.remedy}"
+                raise SpecError(f"queries.{name}.alert.by: {said}") from None
 
     def _failed(self, query: str, start: int, error: Exception) -> bytes:
         """The error as a result. The log has one line a query; the windows' results the rest."""

@@ -163,6 +163,9 @@ def _or_else(node: exp.Column) -> str:
     """Of a name beside =, <, IN and the like: a text may have been meant, or the events' time."""
     if not isinstance(node.parent, exp.Predicate) or node.table:
         return ""
+    beside = [part for part in node.parent.iter_expressions() if part is not node]
+    if any(part.is_number for part in beside):
+        return ""
     if isinstance(node.parent, (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)):
         return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
     return f"; a text is written '{node.name[:64]}'"
