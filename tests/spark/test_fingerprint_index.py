@@ -16,8 +16,8 @@ import pytest
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
+from muntin.spark.index.build import FILE, Left, gather
 from muntin.spark.index.files import forget
-from muntin.spark.index.gather import FILE, Left, gather
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
