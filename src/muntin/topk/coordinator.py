@@ -28,11 +28,13 @@ from muntin.topk.messages import (
     Alert,
     Busy,
     Calm,
+    FromSite,
     Hello,
     Message,
     Object,
     Push,
     Reply,
+    vetted,
 )
 from muntin.topk.pending_requests import PendingRequests
 from muntin.topk.policy import Policy, policy_named
@@ -41,7 +43,6 @@ from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
 from muntin.topk.site import SiteState
 from muntin.topk.survey_schedule import HELLOS_BELIEVED, SurveySchedule
-from muntin.topk.vetting import FromSite, vetted
 from muntin.topk.watch_mode import WatchMode
 
 IDLE, SURVEY, CALM, POLLING, WATCHING = "idle", "survey", "calm", "polling", "watching"

@@ -1,4 +1,4 @@
-"""What a monitor and the coordinator say to each other: frozen records, nothing else.
+"""What a monitor and the coordinator say to each other: frozen records, and which of them are meant seriously.
 
 A connection belongs to one site, so no message names it. `epoch` numbers the coordinator's
 surveys: everything said in an older epoch is void. `version` numbers the factors that one site
@@ -22,6 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from muntin.errors import CorruptMessage
+
 Object = str | int
 Entries = tuple[tuple[Object, int], ...]
 
@@ -33,6 +35,9 @@ NOTHING: Final = "\0"
 VALUE_MAX: Final = 1 << 50
 SITES_MAX: Final = 1024
 K_MAX: Final = 10_000
+
+EPOCH_MAX = 1 << 60  # that a site may claim to have seen: there are some left above it
+BORDER_MAX = 1 << 61  # all sites' values of one object, and the factors that move them, are less
 
 # The line of a site that pushes every object whose value is not 0.
 LINE_ALL: Final = -(1 << 62)
@@ -168,7 +173,8 @@ class Watch:
     entries: Entries
 
 
-Message = Hello | Alert | Reply | Calm | Push | Busy | Request | Factors | Watch
+FromSite = Hello | Alert | Reply | Calm | Push | Busy
+Message = FromSite | Request | Factors | Watch
 
 
 def entries_in(message: Message) -> int:
@@ -180,3 +186,24 @@ def entries_in(message: Message) -> int:
 def order(item: Object) -> tuple[bool, int, str]:
     """Sort key of objects: integers first, by value; then strings, by code point."""
     return (False, item, "") if isinstance(item, int) else (True, 0, item)
+
+
+def vetted(name: str, message: Message, epoch: int) -> FromSite:
+    """The message, if it can be meant seriously where surveys have come to `epoch`.
+
+    CorruptMessage where it is not for sites to say, of an impossible epoch, or has values that no
+    site can have.
+    """
+    if message.epoch > max(epoch, EPOCH_MAX):
+        raise CorruptMessage(f"site {name!r} claims epoch {message.epoch}, not {epoch}")
+    if isinstance(message, Request | Factors | Watch):
+        raise CorruptMessage(f"a {type(message).__name__} does not come from a site")
+    if isinstance(message, Alert | Reply | Push):
+        most = VALUE_MAX * (2 if isinstance(message, Push) else 1)  # pushes are differences
+        if any(not -most <= value <= most for _, value in message.entries):
+            raise CorruptMessage(f"site {name!r} sends a value beyond +-2**50")
+    if isinstance(message, Alert | Reply) and not 0 <= message.border <= BORDER_MAX:
+        raise CorruptMessage(f"site {name!r} claims the border {message.border}: 0 to 2**61")
+    if isinstance(message, Reply) and not -VALUE_MAX <= message.least <= 0:
+        raise CorruptMessage(f"site {name!r} claims the least value {message.least}: -2**50 to 0")
+    return message
