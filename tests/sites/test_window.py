@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
 from muntin.ledger.temporary import temporary
-from muntin.sites.costs import FRAME_BYTES, NaiveCost
-from muntin.sites.counts import SiteCounts
+from muntin.sites.counts import FRAME_BYTES, NaiveCost, SiteCounts
 from muntin.sites.follower import PaneReader
 from muntin.sites.machine import SiteMachine
 from muntin.sites.objects import ranked

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from muntin.topk import Answer, Coordinator, CostModel, Message, Simulation
-from muntin.topk.runs import Run, holds
+from muntin.topk.simulation import Run, holds
 
 TICKS = 4  # of a unit
 

@@ -111,9 +111,10 @@ def beside(
 def open_page(url: str, *, show: bool) -> None:
     """Open a page in the browser, where there is a screen to show one."""
     import os
+    import sys
     import webbrowser
 
-    if show and (os.name != "posix" or os.environ.get("DISPLAY") or os.uname().sysname == "Darwin"):
+    if show and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
         webbrowser.open(url)
 
 

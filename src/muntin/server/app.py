@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -63,15 +64,15 @@ class Addition:
         An asynchronous context manager that is open while the server runs, on its loop.
     paths : mapping
         The routes in the words of OpenAPI: path -> method -> operation.
-    collector : object, optional
-        A collector of prometheus_client for GET /metrics.
+    metrics : callable
+        What GET /metrics shows beside the rest.
     """
 
     reader: Reader
     routes: Callable[[Http], Sequence[BaseRoute]]
-    alongside: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext
-    collector: Any = None
-    paths: Mapping[str, Any] = field(default_factory=dict)
+    alongside: Callable[[], AbstractAsyncContextManager[Any]]
+    metrics: Callable[[], Iterable[Metric]]
+    paths: Mapping[str, Any]
 
 
 def make_app(
@@ -161,8 +162,8 @@ def make_app(
         hub.leave()
 
     app.state.goodbye = goodbye
-    if addition and addition.collector is not None:
-        http.metrics.registry.register(addition.collector)
+    if addition:
+        http.metrics.more = addition.metrics
     app.add_middleware(Paced, limits=limits)
     app.add_middleware(_SafeHeaders)
     return app

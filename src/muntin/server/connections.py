@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 from collections import Counter
 from collections.abc import Hashable
 
@@ -112,10 +113,6 @@ def bound(limits: ServerLimits) -> int:
     BadArgument
         The system gives the process hardly any descriptors.
     """
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return limits.connections_max
     reserved = RESERVED + limits.postgres_connections_max
     used = _open_descriptors()
     wanted = used + reserved + limits.connections_max

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -45,6 +45,8 @@ class Metrics:
         self._state = StateReader(reader)
         self._hub = hub
         self.registry = CollectorRegistry()
+        self.more: Callable[[], Iterable[Metric]] = tuple
+        """What is counted beside the ledger, if anything."""
         self.answers: Counter[str] = Counter()
         self.query_seconds = Histogram(
             "muntin_query_seconds",
@@ -61,20 +63,21 @@ class Metrics:
         """Prometheus' collector protocol."""
         yield from self._pipelines()
         yield from self._server()
+        yield from self.more()
 
     def _pipelines(self) -> Iterator[Metric]:
         pipelines = self._state.read(now_us())["pipelines"]
         for name, help_text in _COUNTED.items():
             rows = [([p["name"]], p[name]) for p in pipelines]
-            yield _counter(name, help_text, ["pipeline"], rows)
+            yield counter(name, help_text, ["pipeline"], rows)
         for name, help_text, entry in _MOMENTS:
             rows = [
                 ([p["name"]], p[entry] / US_PER_SECOND) for p in pipelines if p[entry] is not None
             ]
-            yield _gauge(name, help_text, ["pipeline"], rows)
+            yield gauge(name, help_text, ["pipeline"], rows)
         yield from _alerts(pipelines)
         stale = [([p["name"]], float(p["stale"])) for p in pipelines]
-        yield _gauge("stale", "1 where a pipeline is silent for too long", ["pipeline"], stale)
+        yield gauge("stale", "1 where a pipeline is silent for too long", ["pipeline"], stale)
         lengths, fills, lags = [], [], []
         for pipeline in pipelines:
             for summary, window in pipeline["open"].items():
@@ -84,11 +87,11 @@ class Metrics:
             for topic, partitions in pipeline["lag"].items():
                 lags += [([pipeline["name"], topic, p], lag) for p, lag in partitions.items()]
         said = "Length that open windows may have; above the usual while slowed down"
-        yield _gauge("window_length_seconds", said, ["pipeline", "summary"], lengths)
+        yield gauge("window_length_seconds", said, ["pipeline", "summary"], lengths)
         said = "Rows in the open window"
-        yield _gauge("window_rows", said, ["pipeline", "summary", "key"], fills)
+        yield gauge("window_rows", said, ["pipeline", "summary", "key"], fills)
         said = "Records that the source is known to hold and that were not taken yet"
-        yield _gauge("lag_records", said, ["pipeline", "topic", "partition"], lags)
+        yield gauge("lag_records", said, ["pipeline", "topic", "partition"], lags)
 
     def _server(self) -> Iterator[Metric]:
         hub = self._hub
@@ -99,16 +102,18 @@ class Metrics:
         yield CounterMetricFamily("muntin_frames", "Frames written to clients", hub.sent)
         yield CounterMetricFamily("muntin_frame_bytes", "Bytes of those frames", hub.sent_bytes)
         closed = [([str(code)], number) for code, number in sorted(hub.closings.items())]
-        yield _counter("closings", "Connections that the server closed", ["code"], closed)
+        yield counter("closings", "Connections that the server closed", ["code"], closed)
         answers = [([outcome], number) for outcome, number in sorted(self.answers.items())]
-        yield _counter("queries", "Statements answered by POST /query", ["outcome"], answers)
+        yield counter("queries", "Statements answered by POST /query", ["outcome"], answers)
 
 
-def _counter(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+def counter(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+    """`muntin_NAME`, which only grows; a row has a text for each label, and the number."""
     return _filled(CounterMetricFamily(f"muntin_{name}", said, labels=labels), rows)
 
 
-def _gauge(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+def gauge(name: str, said: str, labels: Sequence[str], rows: Rows) -> Metric:
+    """The same of what goes up and down."""
     return _filled(GaugeMetricFamily(f"muntin_{name}", said, labels=labels), rows)
 
 
@@ -129,12 +134,12 @@ def _alerts(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         pushed = {**shown["webhook"], "dropped": shown["dropped"]}
         tries += [([name, outcome], pushed[outcome]) for outcome in _OUTCOMES if outcome in pushed]
     said = "Conditions that hold: firing, or pending until they have lasted long enough"
-    yield _gauge("alert", said, ["pipeline", "alert", "state"], state)
-    yield _gauge("alert_failing", "1 where it cannot be asked", ["pipeline", "alert"], failing)
+    yield gauge("alert", said, ["pipeline", "alert", "state"], state)
+    yield gauge("alert_failing", "1 where it cannot be asked", ["pipeline", "alert"], failing)
     changes = [([p["name"]], p["alerts"]["number"]) for p in pipelines]
-    yield _counter("alert_changes", "Alerts that fired or were resolved", ["pipeline"], changes)
+    yield counter("alert_changes", "Alerts that fired or were resolved", ["pipeline"], changes)
     waiting = [([p["name"]], p["alerts"]["waiting"]) for p in pipelines]
     said = "Changes that the webhook has yet to take"
-    yield _gauge("webhook_waiting", said, ["pipeline"], waiting)
+    yield gauge("webhook_waiting", said, ["pipeline"], waiting)
     said = "Pushes since the pipeline started"
-    yield _counter("webhook_tries", said, ["pipeline", "outcome"], tries)
+    yield counter("webhook_tries", said, ["pipeline", "outcome"], tries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Hashable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.datastructures import Address
@@ -116,8 +116,6 @@ class Paced:
     def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
         self._app = app
         self._limits = limits
-        self.cut = 0
-        """Connections."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] == EVENTS:
@@ -145,7 +143,5 @@ class Paced:
                 part = body[at : at + PIECE_BYTES]
                 await piece({**message, "body": part, "more_body": more or not last})
 
-        try:
+        with suppress(CutOffError):
             await self._app(scope, receive, sending)
-        except CutOffError:
-            self.cut += 1

@@ -170,9 +170,7 @@ class Statements:
         # a ledger of this process only is asked in its threads
         shared = type(reader) is Reader and not isinstance(reader.ledger, TemporaryLedger)
         self.runner: Workers | Threads = (
-            Workers(reader.ledger, limits)
-            if shared and hasattr(os, "fork")
-            else Threads(reader, limits)
+            Workers(reader.ledger, limits) if shared else Threads(reader, limits)
         )
         self._turns: Turns[_Job] = Turns(self.runner.places)
         self._shared: OrderedDict[str, _Job] = OrderedDict()

@@ -24,7 +24,7 @@ from muntin.server.worker import LENGTH
 RECEIVED_BYTES = 256 << 10
 WARM_SECONDS = 5.0  # until a ledger that is empty is looked at again
 _LOG = logging.getLogger("muntin.server")
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class WorkerProcess:

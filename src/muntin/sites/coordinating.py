@@ -8,10 +8,11 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -22,6 +23,7 @@ from muntin.server.app import Addition, page_routes
 from muntin.server.auth import Auth, Grant, is_loopback
 from muntin.server.http import Http, described
 from muntin.server.limits import ServerLimits
+from muntin.server.metrics import counter, gauge
 from muntin.server.serving import Server
 from muntin.sites import protocol
 from muntin.sites.catalog import GlobalReader
@@ -101,7 +103,7 @@ class CoordinatorServer(Server):
                     reader,
                     routes,
                     self._alongside,
-                    Collector(self.service.status),
+                    partial(_metrics, self.service.status),
                     described("muntin.sites"),
                 ),
             )
@@ -173,45 +175,26 @@ def _changed_at(path: Path) -> int | None:
         return None
 
 
-class Collector:
+def _metrics(status: Status) -> Iterator[Metric]:
     """GET /metrics of a coordinator: validity, sites, what is sent against naive push."""
-
-    def __init__(self, status: Status) -> None:
-        self._status = status
-
-    def collect(self) -> Iterator[Metric]:
-        state = self._status.state
-        answer, resolutions = state["answer"], state["resolutions"]
-        for name, text, value in (
-            ("valid", "1 where the answer is valid", float(answer["valid"])),
-            ("missing_sites", "Sites that take no part", len(answer["missing_sites"])),
-            ("unit", "Newest unit at which the answer was valid", answer["unit"] or 0),
-        ):
-            yield GaugeMetricFamily(f"muntin_topk_{name}", text, value)
-        for name, text, value in (
-            ("changes", "How often T changed", state["changes"]),
-            ("surveys", "Surveys of all sites", state["surveys"]),
-            ("resolutions_partial", "Resolutions among some sites", resolutions["partial"]),
-            ("resolutions_full", "Resolutions among all sites", resolutions["full"]),
-        ):
-            yield CounterMetricFamily(f"muntin_topk_{name}", text, value)
-        connected = GaugeMetricFamily(
-            "muntin_topk_connected", "1 where the site is connected", labels=["site"]
-        )
-        messages = CounterMetricFamily(
-            "muntin_topk_messages", "Messages, by direction", labels=["site", "direction"]
-        )
-        sizes = CounterMetricFamily(
-            "muntin_topk_bytes", "Bytes of their frames", labels=["site", "direction"]
-        )
-        for site in state["sites"]:
-            connected.add_metric([site["name"]], float(site["connected"]))
-            for direction in ("up", "down", "reports", "naive"):
-                messages.add_metric([site["name"], direction], site[direction]["messages"])
-                sizes.add_metric([site["name"], direction], site[direction]["bytes"])
-        refused = CounterMetricFamily(
-            "muntin_topk_refused", "Connections of sites that were closed", labels=["code"]
-        )
-        for code, number in state["refused"].items():
-            refused.add_metric([code], number)
-        yield from (connected, messages, sizes, refused)
+    state = status.state
+    answer, resolutions = state["answer"], state["resolutions"]
+    for family, name, text, value in (
+        (gauge, "valid", "1 where the answer is valid", float(answer["valid"])),
+        (gauge, "missing_sites", "Sites that take no part", len(answer["missing_sites"])),
+        (gauge, "unit", "Newest unit at which the answer was valid", answer["unit"] or 0),
+        (counter, "changes", "How often T changed", state["changes"]),
+        (counter, "surveys", "Surveys of all sites", state["surveys"]),
+        (counter, "resolutions_partial", "Resolutions among some sites", resolutions["partial"]),
+        (counter, "resolutions_full", "Resolutions among all sites", resolutions["full"]),
+    ):
+        yield family(f"topk_{name}", text, (), [((), value)])
+    sites = {site["name"]: site for site in state["sites"]}
+    connected = [([name], float(site["connected"])) for name, site in sites.items()]
+    yield gauge("topk_connected", "1 where the site is connected", ["site"], connected)
+    labels, ways = ["site", "direction"], ("up", "down", "reports", "naive")
+    for what, text in (("messages", "Messages, by direction"), ("bytes", "Bytes of their frames")):
+        rows = [([name, way], site[way][what]) for name, site in sites.items() for way in ways]
+        yield counter(f"topk_{what}", text, labels, rows)
+    refused = [([code], number) for code, number in state["refused"].items()]
+    yield counter("topk_refused", "Connections of sites that were closed", ["code"], refused)

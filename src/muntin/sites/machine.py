@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muntin.sites.costs import NaiveCost
+from muntin.sites.counts import NaiveCost
 from muntin.sites.follower import News, Read
 from muntin.sites.units import NO_CELLS, Cells, Units
 from muntin.spec_sites import SiteSpec

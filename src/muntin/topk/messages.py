@@ -1,4 +1,4 @@
-"""What a monitor and the coordinator say to each other: frozen records, and which of them are meant seriously.
+"""What a monitor and the coordinator say to each other: frozen records, and who may say what.
 
 A connection belongs to one site, so no message names it. `epoch` numbers the coordinator's
 surveys: everything said in an older epoch is void. `version` numbers the factors that one site

@@ -37,14 +37,13 @@ class Allocation:
     """New factors: for the coordinator, and for each site in the order of the reports.
 
     `gap` is the distance between the least member and the largest object outside, over all
-    participants; `slack` the slack of the least member. `lines` is the adjusted value that divides
-    members from all others at each participant, the coordinator first.
+    participants. `lines` is the adjusted value that divides members from all others at each
+    participant, the coordinator first.
     """
 
     coordinator: dict[Object, int]
     sites: list[dict[Object, int]]
     gap: int
-    slack: int
     lines: list[int]
 
 
@@ -216,7 +215,7 @@ def allocate(
                 new -= epsilon
             if new != before[n].get(item, 0):
                 result[n][item] = new
-    return Allocation(result[0], result[1:], least - max(most, 0), least, lines)
+    return Allocation(result[0], result[1:], least - max(most, 0), lines)
 
 
 def by_weight(weights: Sequence[int]) -> Spread:

@@ -7,6 +7,7 @@ is not counts as `invalid`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
 from os import PathLike
 from typing import Any
@@ -17,12 +18,188 @@ from muntin.errors import BadArgument
 from muntin.extras import needs
 from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
-from muntin.topk.costs import Simulation, naive_push
+from muntin.topk.codec import encode
+from muntin.topk.coordinator import Coordinator
 from muntin.topk.hybrid import CostModel
-from muntin.topk.messages import VALUE_MAX
+from muntin.topk.messages import NOTHING, VALUE_MAX, Calm, Hello, Message, Object, Push, entries_in
+from muntin.topk.monitor import Monitor
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
-from muntin.topk.runs import Run
+
+COSTS = ("messages", "entries", "bytes")
+
+
+@dataclass(slots=True)
+class Simulation:
+    """What a run cost. Series have one entry a slide; totals exclude the bootstrap.
+
+    Attributes
+    ----------
+    messages, entries, bytes : int
+        Sent both ways; (object, value) pairs and names in them; bytes with `overhead` a message.
+    control : int
+        Those of the messages that only acknowledge or say that a site is there.
+    invalid : int
+        Slides whose answer claimed to be valid and was not.
+    unsure : int
+        Slides whose answer did not claim to be valid.
+    changes : int
+        How often T changed.
+    bootstrap : dict
+        Messages, entries and bytes until the first answer.
+    series : dict of int64[windows]
+        "messages", "entries", "bytes".
+    """
+
+    policy: str
+    windows: int
+    control: int = 0
+    invalid: int = 0
+    unsure: int = 0
+    changes: int = 0
+    bootstrap: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COSTS, 0))
+    series: dict[str, np.ndarray] = field(init=False)
+    partial: int = 0
+    full: int = 0
+    surveys: int = 0
+
+    def __post_init__(self) -> None:
+        self.series = {name: np.zeros(self.windows, np.int64) for name in COSTS}
+
+    @property
+    def messages(self) -> int:
+        """Sent both ways, after the bootstrap."""
+        return int(self.series["messages"].sum())
+
+    @property
+    def entries(self) -> int:
+        """Pairs of object and value, and names, in them."""
+        return int(self.series["entries"].sum())
+
+    @property
+    def bytes(self) -> int:
+        """Of them, with `overhead` a message."""
+        return int(self.series["bytes"].sum())
+
+    def per_100_windows(self) -> dict[str, float]:
+        """Messages, entries and bytes per 100 windows."""
+        return {name: getattr(self, name) * 100 / self.windows for name in COSTS}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.policy}: {self.messages} messages, {self.entries} entries, "
+            f"{self.bytes} bytes in {self.windows} windows; {self.changes} changes, "
+            f"{self.invalid} invalid, {self.unsure} unsure"
+        )
+
+    def count(self, message: Message, slide: int, overhead: int) -> None:
+        """A message was sent; a slide below 0 is the bootstrap."""
+        size = len(encode(message)) + overhead
+        for name, cost in zip(COSTS, (1, entries_in(message), size), strict=True):
+            if slide < 0:
+                self.bootstrap[name] += cost
+            else:
+                self.series[name][min(slide, self.windows - 1)] += cost
+        self.control += slide >= 0 and isinstance(message, Calm | Hello)
+
+
+def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> Simulation:
+    """Every site sends every value that changed, at every slide that changes one.
+
+    The values of the first window are its bootstrap.
+    """
+    found = Simulation("naive", windows)
+    for slide in range(-1, windows):
+        change = counts[:length].sum(0) if slide < 0 else counts[length + slide] - counts[slide]
+        for row in change:
+            rows = np.flatnonzero(row)
+            if len(rows):
+                pairs = tuple(zip(rows.tolist(), row[rows].tolist(), strict=True))
+                found.count(Push(1, 1, slide + 1, pairs), slide, overhead)
+    return found
+
+
+@dataclass
+class Run:
+    """Every message of a slide arrives before the next slide."""
+
+    counts: np.ndarray
+    length: int
+    k: int
+    epsilon: int
+    policy: str | Policy
+    model: CostModel | None
+    overhead: int
+    found: Simulation
+
+    def __post_init__(self) -> None:
+        self.sites = [f"s{n}" for n in range(self.counts.shape[1])]
+        self.objects: list[Object] = list(range(self.counts.shape[2]))
+
+    def coordinator(self, **options: Any) -> Coordinator:
+        options |= {"policy": self.policy, "hybrid": self.model}
+        return Coordinator(self.sites, self.k, epsilon=self.epsilon, **options)
+
+    def result(self, last: Coordinator) -> Simulation:
+        """What it cost."""
+        found = self.found
+        found.changes, found.partial = last.changes, last.partial
+        found.full, found.surveys = last.full, last.surveys
+        return found
+
+    def feed(self, monitor: Monitor, unit: int, change: np.ndarray) -> list[Message]:
+        rows = np.flatnonzero(change)
+        return monitor.slide(unit, rows + 1, change[rows])
+
+    def monitor(self, **options: Any) -> Monitor:
+        monitor = Monitor(**options)
+        monitor.rows(self.objects)
+        return monitor
+
+    def run(self, windows: int) -> Simulation:
+        found, coordinator = self.found, self.coordinator(barrier=True)
+        window = self.counts[: self.length].sum(0)
+        monitors = {site: self.monitor(barrier=True) for site in self.sites}
+        for slide in range(-1, windows):
+            if slide < 0:
+                change = window
+            else:
+                change = self.counts[self.length + slide] - self.counts[slide]
+                window = window + change
+            now = slide + 1
+            up = []
+            for row, (site, monitor) in zip(change, monitors.items(), strict=True):
+                up += [(site, message) for message in self.feed(monitor, now, row)]
+            while True:
+                down = []
+                for site, message in up:
+                    found.count(message, slide, self.overhead)
+                    down += coordinator.receive(site, message, now)
+                if not (down := down or coordinator.tick(now)):
+                    break
+                up = []
+                for site, message in down:
+                    found.count(message, slide, self.overhead)
+                    up += [(site, said) for said in monitors[site].receive(message)]
+            if slide < 0:
+                continue
+            answer = coordinator.answer()
+            found.unsure += not answer.valid
+            if answer.valid:
+                found.invalid += not holds(window.sum(0), coordinator.top, self.k, self.epsilon)
+        return self.result(coordinator)
+
+
+def holds(totals: np.ndarray, top: Iterable[Object], k: int, epsilon: int) -> bool:
+    """The oracle: whether `top` is a top k of the totals within epsilon, by definition."""
+    rows = [int(item) for item in top if item != NOTHING]
+    if len(rows) > k or len(set(rows)) != len(rows):
+        return False
+    outside = np.delete(totals, rows)
+    most = max(0, int(outside.max(initial=0)))
+    least = int(totals[rows].min()) if len(rows) == k else 0
+    return min(least, int(totals[rows].min(initial=least))) + epsilon >= most
+
 
 POLICIES = ("resolution", "lsa", "gsa", "hybrid", "naive")
 
