@@ -32,8 +32,8 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
         Its panes have another length, or a summary another kind, size or columns than what is
         stored of it: they would not merge, or make one summary of two things.
     """
-    found = _fed(pipeline, ledger)
-    if found is None:
+    found = ledger.pipeline(pipeline.name)
+    if found is None or not found.batches:
         return
     plain = {**found.spec, "summaries": _known(found.spec), "queries": {}}
     before = Pipeline.from_json(plain)
@@ -263,12 +263,6 @@ def other_type(name: str, what: str) -> SourceError:
         f"summaries.{name}: {what} in what is stored: the two do not merge, and nothing of this "
         "batch was taken; cast the column to one type"
     )
-
-
-def _fed(pipeline: Pipeline, ledger: Ledger) -> PipelineInfo | None:
-    """The pipeline of the same name, if it has taken anything."""
-    found = ledger.pipeline(pipeline.name)
-    return found if found is not None and found.batches else None
 
 
 def _known(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -196,12 +196,8 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
                 raise SourceError(
                     f"source.path: {file}: column '{field.name}' is {field.type}: {NO_SUCH_COLUMN}"
                 )
-    return Seen(declared or {f.name: _to_spark(f.type) for f in schema}, times)
-
-
-def _to_spark(kind: pa.DataType) -> pa.DataType:
-    """What Spark makes of a type, where it can be used for less."""
-    return pa.decimal128(20, 0) if kind == pa.uint64() else kind
+    of_spark = {pa.uint64(): pa.decimal128(20, 0)}  # the others can be used for less as they are
+    return Seen(declared or {f.name: of_spark.get(f.type, f.type) for f in schema}, times)
 
 
 def _look_at_text(

@@ -330,7 +330,10 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
         if processes:
             processes.stop()
         server.stop()
-        _say_costs(server.service.status.state["traffic"])
+        traffic = server.service.status.state["traffic"]
+        for what in ("messages", "bytes"):
+            sent, naive = traffic["sent"][what], traffic["naive"][what]
+            typer.echo(f"{what:>10}  {sent:,} sent; pushing every change: {naive:,}")
 
 
 def line(state: Mapping[str, Any]) -> str:
@@ -351,9 +354,3 @@ def _verdict(answer: Mapping[str, Any]) -> str:
 
 def _value(value: float | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def _say_costs(traffic: dict) -> None:
-    sent, naive = traffic["sent"], traffic["naive"]
-    for what in ("messages", "bytes"):
-        typer.echo(f"{what:>10}  {sent[what]:,} sent; pushing every change: {naive[what]:,}")

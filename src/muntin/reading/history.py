@@ -20,6 +20,7 @@ from muntin.times import instant_text
 HISTORY_MAX = 100_000  # windows or trend points in one answer
 _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
+_DAY_US = 86_400_000_000
 
 Span = tuple[int | None, int | None]
 Overtaken = Callable[
@@ -208,17 +209,11 @@ def _with_months(table: pa.Table) -> pa.Table:
     for at, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
             lengths = [
-                None if us is None else pa.MonthDayNano([0, *_days(us)])
+                None if us is None else pa.MonthDayNano([0, us // _DAY_US, us % _DAY_US * 1000])
                 for us in table.column(at).cast(pa.int64()).to_pylist()
             ]
             table = table.set_column(at, field.name, pa.array(lengths, _MONTHS))
     return table
-
-
-def _days(us: int) -> tuple[int, int]:
-    """Days, and the nanoseconds beside them."""
-    days, rest = divmod(us, 86_400_000_000)
-    return days, rest * 1000
 
 
 def _other_types(

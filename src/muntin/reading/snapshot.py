@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from muntin.kinds import SummarySpec
 from muntin.ledger.base import View
 from muntin.ledger.records import PipelineInfo
 from muntin.select.catalog import QueryInfo, SummaryInfo
@@ -63,7 +62,7 @@ class Snapshot:
     @cached_property
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return {
-            name: summary_info(name, spec)
+            name: SummaryInfo(name=name, kind=spec.kind, **spec.asked())
             for each in self.pipelines.values()
             for name, spec in each.pipeline.summaries.items()
         }
@@ -109,8 +108,3 @@ class Snapshot:
         while len(self._made) > 1 and (len(self._made) > KEPT_MAX or self._bytes > self._bytes_max):
             _, (_, gone) = self._made.popitem(last=False)
             self._bytes -= gone
-
-
-def summary_info(name: str, spec: SummarySpec) -> SummaryInfo:
-    """What SELECT may ask of a summary."""
-    return SummaryInfo(name=name, kind=spec.kind, **spec.asked())

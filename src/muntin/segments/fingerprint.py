@@ -265,10 +265,6 @@ class Fingerprints(Algebra):
         keys = lists(table.states["prints"], len(table)).sizes.max(initial=0)
         return float(keys) / 2.0**self.print_bits
 
-    def is_estimated(self, table: Table) -> bool:
-        """Whether a digest has a node that is no leaf: its ranks are then within a bound."""
-        return self.domain is not None and table.states.get("ends") is not None
-
     def _ranked(self, table: Table) -> np.ndarray:
         """Events with a number of each row."""
         unranked = numbers(table.states["unranked"])

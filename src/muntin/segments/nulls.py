@@ -59,7 +59,9 @@ def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
     missing: np.ndarray | None = None
     for column in columns:
         is_float = pa.types.is_floating(column.type)
-        if not column.null_count and not (_has_nan(column) if is_float else _hides_nulls(column)):
+        # a dictionary may hold a null that its indices do not show
+        hidden = pa.types.is_dictionary(column.type) and column.dictionary.null_count
+        if not (column.null_count or hidden or (is_float and _has_nan(column))):
             continue
         nulls = pc.call_function("is_null", [column], pc.NullOptions(nan_is_null=is_float))
         found = nulls.to_numpy(zero_copy_only=False)
@@ -73,8 +75,3 @@ def _has_nan(column: pa.Array) -> bool:
     values = column.to_numpy()
     with np.errstate(invalid="ignore"):
         return len(values) > 0 and bool(np.isnan(np.minimum.reduce(values)))
-
-
-def _hides_nulls(column: pa.Array) -> bool:
-    """A dictionary may hold a null that its indices do not show."""
-    return pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0

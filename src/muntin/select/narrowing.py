@@ -118,9 +118,10 @@ def chosen(table: pa.Table, narrowing: Narrowing) -> pa.Table | None:
     end = None if narrowing.limit is None else narrowing.offset + narrowing.limit
     if not narrowing.order:
         return table.take(pa.array(found[narrowing.offset : end]))
-    if len(found) > SORTED_ROWS_MAX or not all(
-        _is_ordered_alike(table.column(name)) for name, _ in narrowing.order
-    ):
+    # Arrow orders what has no nulls and no NaN as DuckDB does, and texts by their bytes
+    alike = (pa.int64(), pa.string(), pa.large_string())
+    columns = [table.column(name) for name, _ in narrowing.order]
+    if len(found) > SORTED_ROWS_MAX or any(c.null_count or c.type not in alike for c in columns):
         return None
     rows = table.take(pa.array(found))
     keys = [(name, "descending" if down else "ascending") for name, down in narrowing.order]
@@ -157,11 +158,6 @@ def _first(table: pa.Table, narrowing: Narrowing, keep: np.ndarray) -> np.ndarra
 
     # of int64, ~x turns the order around without a number that is beyond it
     return top_rows(order if descending else ~order, keep, most)
-
-
-def _is_ordered_alike(column: pa.ChunkedArray) -> bool:
-    """Whether Arrow orders these values as DuckDB does: no nulls, no NaN, texts by their bytes."""
-    return not column.null_count and column.type in (pa.int64(), pa.string(), pa.large_string())
 
 
 def warm() -> None:

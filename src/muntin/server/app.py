@@ -148,7 +148,8 @@ def make_app(
             *([Route("/mcp", spoken, methods=["POST"])] if spoken else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
-            *static_routes(),
+            *page_routes(FOLDER, "/static"),
+            Route("/panels", _panels),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused},
@@ -194,11 +195,6 @@ class _SafeHeaders:
             await send(message)
 
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
-
-
-def static_routes() -> list[BaseRoute]:
-    """The page at /, its files below /static, and which panels there are."""
-    return [*page_routes(FOLDER, "/static"), Route("/panels", _panels)]
 
 
 def page_routes(folder: Path, below: str) -> list[BaseRoute]:

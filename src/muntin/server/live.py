@@ -189,7 +189,9 @@ class Hub:
                 text = message.get("text")
                 now = time.monotonic()
                 client.carry_out(
-                    connection.receive_bytes() if text is None else connection.receive(text, now)
+                    connection.leave(protocol.BAD_MESSAGE, "messages are text")
+                    if text is None
+                    else connection.receive(text, now)
                 )
         finally:
             client.gone()

@@ -170,10 +170,6 @@ class Connection:
         self._asking += 1
         return [AskPipeline(message)]
 
-    def receive_bytes(self) -> list[Effect]:
-        """A binary message, which the protocol has not."""
-        return self._close(BAD_MESSAGE, "messages are text")
-
     def granted(self, grant: Grant) -> None:
         """The ticket was good."""
         if self.grant is None:

@@ -125,10 +125,6 @@ class StoredAnswer:
             made.fileno()  # what is still in memory goes to the file
             self._file = made
 
-    @property
-    def is_in_file(self) -> bool:
-        return self._file is not None
-
     async def pieces(self) -> AsyncIterator[bytes]:
         """All of it; of a file only what is being sent is in memory."""
         if self._file is None:
@@ -342,7 +338,7 @@ class Statements:
             if job.answer.done():  # the server stops
                 answer.close()
                 return
-            if answer.is_in_file:
+            if answer.data is None:  # it is in a file
                 self._forget(job)
                 self.unread.add(answer)
             answer.users = job.waiters

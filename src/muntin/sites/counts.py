@@ -110,7 +110,8 @@ class NaiveCost:
             new = [_written(name) for name in objects.names[known:]]
             self._name_bytes = np.concatenate((self._name_bytes, np.array(new, np.int64)))
         counts = 2 * _varint_bytes(np.array([len(rows)]))
-        size = self._name_bytes[rows].sum() + _signed_bytes(values).sum() + counts.sum()
+        signed = _varint_bytes(np.where(values < 0, -2 * values - 1, 2 * values))
+        size = self._name_bytes[rows].sum() + signed.sum() + counts.sum()
         return int(size) + _HEAD_BYTES + FRAME_BYTES
 
     def renumber(self) -> None:
@@ -124,10 +125,6 @@ def _written(name: str | int) -> int:
         return 2
     size = len(name.encode())
     return size + (1 if size < 128 else 2)
-
-
-def _signed_bytes(values: np.ndarray) -> np.ndarray:
-    return _varint_bytes(np.where(values < 0, -2 * values - 1, 2 * values))
 
 
 def _varint_bytes(values: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from muntin.errors import CorruptMessage, LedgerError
@@ -41,7 +42,7 @@ class CoordinatorService:
         self.refused: dict[int, int] = {}
         """Connections that were closed with each code."""
         self._updates = updates
-        self._file = StateFile(spec.state_path)
+        self._file = StateFile(Path(spec.state or f"{spec.name}.coordinator"))
         try:
             self.coordinator = self._begin()
         except BaseException:

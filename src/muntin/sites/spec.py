@@ -76,11 +76,6 @@ class CoordinatorSpec(Ranking):
             raise ValueError(f"sites: {len(self.sites):,} are too many: at most {SITES_MAX:,}")
         return self
 
-    @property
-    def state_path(self) -> Path:
-        """Where the coordinator keeps its state: as given, or NAME.coordinator here."""
-        return Path(self.state or f"{self.name}.coordinator")
-
     def tokens(self) -> dict[str, str]:
         """The token of each site; empty where none needs one.
 

@@ -98,7 +98,8 @@ class PipelineShards:
             until=sealed,
             late_before=BEGINNING if sealed_before is None else sealed_before,
         )
-        waiting = {key for key, shard in self._shards.items() if _waits(shard, sealed)}
+        firsts = {key: shard.first_buffered for key, shard in self._shards.items()}
+        waiting = {key for key, first in firsts.items() if first is not None and first < sealed}
         keys = sorted(sent.keys() | waiting | self._back)
         if not keys:
             return Advanced({}, [], 0)
@@ -168,11 +169,6 @@ def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> Periodi
             "entry as it was, give the changed one another name, or start over with --reset"
         )
     return shard
-
-
-def _waits(shard: PeriodicShard, until: int) -> bool:
-    first = shard.first_buffered
-    return first is not None and first < until
 
 
 def _items(rows: Sequence[Row]) -> list[bytes]:

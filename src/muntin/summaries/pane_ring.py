@@ -59,11 +59,6 @@ class PaneRing(Ring):
         self._forget()
 
     @property
-    def pane_items(self) -> int:
-        """Items of a full pane."""
-        return -(-self.window // self.panes)
-
-    @property
     def count(self) -> int:
         return self.end - self.edge
 
@@ -78,7 +73,7 @@ class PaneRing(Ring):
             self.end += beyond
             self.edge = self.end
             keys = keys[beyond:]
-        at, size = 0, self.pane_items
+        at, size = 0, -(-self.window // self.panes)
         while at < len(keys):
             if not self.ring or self.ring[-1].count >= size:
                 stack = LevelStack(self.k, self.coins, stamped=True)

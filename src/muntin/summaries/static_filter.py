@@ -86,15 +86,12 @@ class FingerprintRun:
             buffers.append(part.copy() if copy else part)
             at += length
         run = cls(universe, count, *buffers)
+        buckets = ((universe - 1) >> run.low_bits) + 1
         if not kernels.is_sound(
-            run._upper, run._lower, run._starts, count, run.low_bits, run._buckets, universe
+            run._upper, run._lower, run._starts, count, run.low_bits, buckets, universe
         ):
             raise CorruptSummary("a run's fingerprints are not an ascending set")
         return run, at
-
-    @property
-    def _buckets(self) -> int:
-        return ((self.universe - 1) >> self.low_bits) + 1
 
     @property
     def rate(self) -> float:

@@ -134,7 +134,8 @@ def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int,
     {0: 'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0'}
     """
     words = words_of(text)
-    first = text[: words[_with_clause(words)].start] if words else ""
+    select = next((word for _, word in outside(words, 0) if word.is_word("SELECT")), None)
+    first = text[: select.start] if select else ""  # the WITH clause, if there is one
     found: dict[int, str] = {}
     for at, number in _parameters(words):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
@@ -209,11 +210,6 @@ def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
     start = found.get("FROM", len(words))
     end = min((number for number in found.values() if number > start), default=start)
     return (start, end) if end > start else None
-
-
-def _with_clause(words: Sequence[Word]) -> int:
-    """How many of the words come before the SELECT that WITH stands before."""
-    return next((at for at, word in outside(words, 0) if word.is_word("SELECT")), 0)
 
 
 def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:

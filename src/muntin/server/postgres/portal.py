@@ -129,10 +129,6 @@ class Portal:
             else:
                 return
 
-    @property
-    def is_done(self) -> bool:
-        return self.rows_sent >= self.head.get("rows", 0)
-
 
 def _whole_rows(data: bytes, most: int) -> tuple[int, int]:
     """How many messages are whole, and where the last of them ends."""

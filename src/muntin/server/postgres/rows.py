@@ -214,14 +214,11 @@ def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
     if kind is INTERVAL:
         return pa.array([_interval_text(value) for value in column.to_pylist()], pa.string())
     if kind is BYTEA:
-        return pa.array([_hex(value) for value in column.to_pylist()], pa.string())
+        texts = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
     if pa.types.is_nested(column.type):
         return pa.array([_list_text(value) for value in column.to_pylist()], pa.string())
     return column.cast(pa.string())
-
-
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else "\\x" + value.hex()
 
 
 def _list_text(value: Any) -> str | None:

@@ -363,7 +363,7 @@ class PostgresSession:
         async for piece in portal.rows(most):
             self._talk.put_rows(piece)
             await self._talk.flush()
-        if most and tag == "SELECT" and not portal.is_done:
+        if most and tag == "SELECT" and portal.rows_sent < portal.head.get("rows", 0):
             self._talk.put(wire.PortalSuspended())
             return
         self._talk.put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))

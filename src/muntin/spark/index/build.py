@@ -94,11 +94,6 @@ def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerpri
     return summary
 
 
-def read_described(data: bytes) -> PartitionFile:
-    """The description that a task sent."""
-    return PartitionFile(**json.loads(data))
-
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -136,7 +131,7 @@ def _left(found: dict[int, list[bytes]]) -> Left:
 
 def _built(found: dict[int, list[bytes]]) -> Built:
     digest = sum_of_digests(found.get(DIGEST, []))
-    files = [read_described(payload) for payload in found.get(FILE, [])]
+    files = [PartitionFile(**json.loads(payload)) for payload in found.get(FILE, [])]
     return tuple(sorted(files, key=lambda file: file.partition)), digest
 
 

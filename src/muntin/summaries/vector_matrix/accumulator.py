@@ -144,7 +144,7 @@ class Accumulator:
         values: Mapping[str, pa.Array],
         hashes: Mapping[str, np.ndarray],
     ) -> Table:
-        rows = table.live_rows()
+        rows = np.flatnonzero(table.matrix[:, 0])  # those that are there
         at = self.numbering.parts(key, rows)
         keys, order = ordered(key, [values[n] for n in key], at, [hashes[n] for n in key])
         cells = table.gather(rows[order])
@@ -200,10 +200,6 @@ class KeyTable:
             self.matrix, self.matrix.view(np.float64), rows, vectors, vectors.view(np.float64),
             self.layout.integers, self.layout.last,
         )  # fmt: skip
-
-    def live_rows(self) -> np.ndarray:
-        """Numbers of the rows that are there."""
-        return np.flatnonzero(self.matrix[:, 0])
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Cells of the rows, as columns: int64[cells, n]."""
