@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 from muntin.errors import BadArgument
 from muntin.ledger.base import Ledger
@@ -16,7 +16,7 @@ from muntin.select.engine import Engine
 from muntin.select.result import Result
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """Answers questions from a ledger. Thread-safe; close it, or use it in a `with` statement.
 
     Attributes
@@ -51,9 +51,6 @@ class Session:
         """Let go of the ledger."""
         self._finish()
         self.ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

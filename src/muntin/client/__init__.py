@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from contextlib import AbstractContextManager
 from http.client import HTTPException
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class _Stays(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_Stays)
 
 
-class Client:
+class Client(AbstractContextManager["Client"]):
     """A Muntin server. Thread-safe; holds no connection but while it is asked.
 
     Parameters
@@ -154,9 +155,6 @@ class Client:
 
     def close(self) -> None:
         """Nothing is kept open; here for `with`."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

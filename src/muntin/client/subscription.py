@@ -6,8 +6,8 @@ import json
 import random
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -43,7 +43,7 @@ class Backoff:
         self._tries = 0
 
 
-class Subscription(Iterator[Update]):
+class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
     """Updates as they come; `next()` waits for one. Made by `Client.subscribe`.
 
     A server that is away, or cannot read its ledger now, is asked again until it answers; closed
@@ -98,9 +98,6 @@ class Subscription(Iterator[Update]):
         """Leave; a `next()` in another thread ends."""
         self._closed.set()
         self._leave.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
