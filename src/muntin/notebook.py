@@ -8,8 +8,7 @@ from html import escape
 from typing import Any
 
 from muntin.client import Subscription, Update
-from muntin.errors import MuntinError
-from muntin.extras import needs
+from muntin.errors import MuntinError, needs
 
 __all__ = ["watch"]
 

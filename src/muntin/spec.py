@@ -22,13 +22,12 @@ from pydantic import (
 )
 
 from muntin import spec_file
-from muntin.errors import BadArgument, SpecError
+from muntin.errors import BadArgument, SpecError, did_you_mean
 from muntin.kinds import KINDS, SummarySpec
 from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
 from muntin.spec_alerts import AlertSpec, WebhookSpec
 from muntin.spec_secrets import shown_url, without_secrets
 from muntin.spec_sites import SiteSpec
-from muntin.suggestions import did_you_mean
 from muntin.times import duration_text
 from muntin.windows.ladder import checked_ladder, ladder
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from muntin.errors import BadArgument, SpecError
+from muntin.errors import BadArgument, SpecError, did_you_mean
 from muntin.kinds import KINDS
-from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -310,7 +310,7 @@ def test_produce_takes_secrets_from_the_environment(monkeypatch):
 
 def test_the_demo_with_kafka_says_what_is_missing_before_it_starts_anything(muntin, monkeypatch):
     monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
-    monkeypatch.setattr("muntin.extras.find_spec", lambda name: name != "confluent_kafka" or None)
+    monkeypatch.setattr("muntin.errors.find_spec", lambda name: name != "confluent_kafka" or None)
     monkeypatch.setattr("muntin.cli.demo._kafka", lambda *_: pytest.fail("it was started"))
     code, _, told = muntin("demo", "--kafka")
     assert code == 1

@@ -8,7 +8,7 @@ from ledger_helpers import PANE, SPEC, batch, partial
 from muntin.errors import LedgerError
 from muntin.ledger import ClosedWindow
 from muntin.ledger.sqlite import SqliteLedger
-from muntin.server.closings import Closings
+from muntin.server.feeds import Closings
 from muntin.session import Session
 from muntin.sites.follower import PaneReader
 from muntin.spark.ingest import Ingest

@@ -82,7 +82,7 @@ def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledg
 def test_what_is_more_than_one_reading_is_read_at_once(feeder, ledger, monkeypatch):
     """Not only with the next commit, which may never come. Each message is made once for all who
     follow, also where more have closed than the channel keeps."""
-    monkeypatch.setattr("muntin.server.closings.AT_ONCE_MAX", 30)
+    monkeypatch.setattr("muntin.server.feeds.AT_ONCE_MAX", 30)
 
     async def follow():
         feeds = feeds_of(ledger)

@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from muntin.errors import BadArgument
 from muntin.server import protocol
 from muntin.server.auth import OPERATE, READ, Grant
-from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.frames import Frame, frame
+from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, frame
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import BadMessage, parse
 from muntin.server.protocol import Connection

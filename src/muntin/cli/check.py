@@ -101,8 +101,7 @@ def _fetched(pipeline: Pipeline) -> Iterator[str]:
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     """What Spark finds wrong when it opens the source."""
     from muntin.cli.stopping import stopping
-    from muntin.errors import SourceError
-    from muntin.extras import needs
+    from muntin.errors import SourceError, needs
     from muntin.spark.connector import with_connector
     from muntin.spark.session import session
     from muntin.spark.source import needed, stream_source

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from muntin import storage
 from muntin.cli.sample import UNREAD, is_unread
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
@@ -24,7 +24,6 @@ from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped
 from muntin.spark.source import NO_SUCH_COLUMN
 from muntin.spec import Pipeline, SourceSpec, format_of
-from muntin.suggestions import did_you_mean
 
 SAMPLE_ROWS = 10_000
 OFFSETS = ("startingoffsets", "endingoffsets")
@@ -105,7 +104,7 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
     jar = _OF_SPARK.get(form)
     if jar is None:
         return
-    from muntin.extras import needs
+    from muntin.errors import needs
     from muntin.spark.connector import is_named
 
     needs("spark", f"source.format: {form}")

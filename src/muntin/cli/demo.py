@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
         if recorded:
             return _recorded(seconds, port, _place(folder), show)
         from muntin.cli.serve import PORT
-        from muntin.extras import needs
+        from muntin.errors import needs
 
         needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
         if kafka:

@@ -54,7 +54,7 @@ def _register_build(group: typer.Typer) -> None:
         import time
 
         from muntin.cli.stopping import stopping
-        from muntin.extras import needs
+        from muntin.errors import needs
 
         needs("spark", "muntin index build")
         from muntin.spark.fingerprint_index import FingerprintIndex, check_new

@@ -52,9 +52,8 @@ def register(app: typer.Typer) -> None:
         """Show the records that were rejected, with their reason."""
         import pyarrow as pa
 
-        from muntin.errors import UnknownName
+        from muntin.errors import UnknownName, did_you_mean
         from muntin.ledger.open import open_ledger
-        from muntin.suggestions import did_you_mean
 
         with closing(open_ledger(ledger, create=False)) as opened:
             known = {info.name: info for info in opened.pipelines()}

@@ -69,7 +69,7 @@ def _run(
     from muntin.cli.serve import beside
     from muntin.cli.stopping import stop_spark
     from muntin.cli.view import follow
-    from muntin.extras import needs
+    from muntin.errors import needs
     from muntin.ledger.open import open_ledger
     from muntin.spec import Pipeline
 

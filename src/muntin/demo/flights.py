@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from muntin.arrow import pc
-from muntin.extras import needs
+from muntin.errors import needs
 
 KEYS = ("carrier", "tailnum", "origin", "dest")
 MEASURES = ("dep_delay", "arr_delay", "air_time", "distance")

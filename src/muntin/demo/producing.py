@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from muntin.errors import BadArgument, SourceError
-from muntin.extras import needs
+from muntin.errors import BadArgument, SourceError, needs
 from muntin.times import now_us
 
 TICK_SECONDS = 0.05

@@ -12,10 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, UnknownName, how_many
+from muntin.errors import BadArgument, UnknownName, did_you_mean, how_many, needs
 from muntin.exporting.rows import Spans, Unit, batches, schema_of
 from muntin.exporting.target import ABOUT, Overtaken, Target, done, told
-from muntin.extras import needs
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.reading.extent import Layout
@@ -23,7 +22,6 @@ from muntin.reading.pieces import Pieces, SegmentCache
 from muntin.reading.snapshot import Snapshot
 from muntin.segments.building import merge, relabelled
 from muntin.segments.exchange import check_exchanged
-from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
 COMMIT_BYTES = 64 << 20

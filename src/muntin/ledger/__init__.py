@@ -3,7 +3,6 @@
 from muntin.ledger.base import Ledger as Ledger
 from muntin.ledger.base import View as View
 from muntin.ledger.base import Writer as Writer
-from muntin.ledger.names import check_name as check_name
 from muntin.ledger.open import open_ledger as open_ledger
 from muntin.ledger.records import Batch as Batch
 from muntin.ledger.records import ClosedWindow as ClosedWindow
@@ -17,4 +16,5 @@ from muntin.ledger.records import Rejected as Rejected
 from muntin.ledger.records import State as State
 from muntin.ledger.records import Stored as Stored
 from muntin.ledger.records import TrendPoint as TrendPoint
+from muntin.ledger.records import check_name as check_name
 from muntin.ledger.slices import Slices as Slices

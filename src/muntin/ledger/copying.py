@@ -8,9 +8,8 @@ from typing import Any
 
 from muntin.errors import LedgerError
 from muntin.ledger.files import beside
-from muntin.ledger.payload import as_it_is
 from muntin.ledger.records import Stored
-from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, SqlTable
+from muntin.ledger.schema import DOCUMENTS, FOLDERS, PAYLOADS, PIPELINES, TABLES, SqlTable, as_it_is
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_view import home_of, in_memory
 from muntin.ledger.tables import Row, Tables

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from muntin.errors import LedgerError
-from muntin.extras import needs
+from muntin.errors import LedgerError, needs
 from muntin.ledger.address import read_address
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.spec_secrets import shown_url

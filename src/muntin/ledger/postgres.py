@@ -18,8 +18,7 @@ import psycopg
 from psycopg import errors
 
 from muntin.errors import LedgerMissing
-from muntin.ledger.names import check_name
-from muntin.ledger.records import FORMAT_VERSION
+from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
 from muntin.ledger.store import (
     GONE_SECONDS,

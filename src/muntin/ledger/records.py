@@ -6,13 +6,33 @@ All times are int64 microseconds since 1970-01-01 UTC.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self
 
+from muntin.errors import BadArgument
 from muntin.ledger.slices import Slices
 from muntin.times import datetime_of
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+def check_name(name: object, what: str) -> str:
+    """`name` itself where it is one; what it names goes into the message.
+
+    Names become parts of keys, URLs and file names, so that nothing in them may need escaping.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    shown = ascii(name)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    raise BadArgument(
+        f"{shown} cannot name a {what}: a name begins with a small letter, goes on with small "
+        "letters, digits, '_' and '-', and has at most 64 characters"
+    )
+
 
 Mode = Literal["continue", "error", "append", "overwrite"]
 FORMAT_VERSION = 4  # 2: closings are numbered; 3: pieces are segments; 4: payloads in files

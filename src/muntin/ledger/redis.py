@@ -23,8 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from muntin.errors import LedgerError, LedgerMissing
-from muntin.ledger.names import check_name
-from muntin.ledger.records import FORMAT_VERSION
+from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
 from muntin.ledger.store import (
     GONE_SECONDS,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import BadArgument, LedgerConflict, UnknownName
-from muntin.ledger.names import check_name
 from muntin.ledger.records import (
     PAYLOAD_BYTES_MAX,
     RAW_BYTES_MAX,
@@ -25,6 +24,7 @@ from muntin.ledger.records import (
     State,
     Stored,
     TrendPoint,
+    check_name,
 )
 from muntin.ledger.slices import Slices, added_up, check_slices
 

@@ -19,8 +19,7 @@ from urllib.parse import quote
 from muntin.errors import LedgerError, MuntinError, UnknownName
 from muntin.ledger import schema
 from muntin.ledger.files import PayloadFolder, payload_folder
-from muntin.ledger.names import check_name
-from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored
+from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored, check_name
 from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_text, dump
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_open import Opened, become_writer

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.ledger import schema
-from muntin.ledger.payload import as_it_is, pack
 from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Payload, Rejected, Stored
 from muntin.ledger.rollups import check_received
 from muntin.ledger.rules import (
@@ -21,6 +20,7 @@ from muntin.ledger.rules import (
     panes_of,
     with_late,
 )
+from muntin.ledger.schema import as_it_is, pack
 from muntin.ledger.slices import NOTHING, Slices
 from muntin.ledger.sqlite_open import Opened
 from muntin.ledger.sqlite_view import load_rollups

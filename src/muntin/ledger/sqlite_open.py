@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from muntin.errors import BadArgument, LedgerConflict
 from muntin.ledger import schema
-from muntin.ledger.names import check_name
-from muntin.ledger.records import Mode
+from muntin.ledger.records import Mode, check_name
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,

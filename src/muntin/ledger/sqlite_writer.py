@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
 from muntin.ledger import schema, sqlite_commit, sqlite_pieces
 from muntin.ledger.files import PayloadFolder
-from muntin.ledger.payload import IN_FILE, pack
 from muntin.ledger.records import (
     REVISIONS_KEPT_MAX,
     WAITING_COMMANDS_MAX,
@@ -39,6 +38,7 @@ from muntin.ledger.rules import (
     read_spec,
     whole,
 )
+from muntin.ledger.schema import IN_FILE, pack
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
 from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
 from muntin.ledger.tables import Tables

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from muntin.errors import LedgerError
-from muntin.ledger.payload import IN_FILE
-from muntin.ledger.schema import PAYLOADS, PIECES, TABLES, SqlTable
+from muntin.ledger.schema import IN_FILE, PAYLOADS, PIECES, TABLES, SqlTable
 from muntin.ledger.tables import Noted, Row
 
 LOG_KEPT = 1_000

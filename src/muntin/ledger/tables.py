@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muntin.errors import LedgerError
-from muntin.ledger.payload import IN_FILE, RAW
 from muntin.ledger.records import Payload
-from muntin.ledger.schema import GIVEN_UP, PAYLOADS, SqlTable
+from muntin.ledger.schema import GIVEN_UP, IN_FILE, PAYLOADS, RAW, SqlTable
 from muntin.times import now_us
 
 Row = tuple[Any, ...]

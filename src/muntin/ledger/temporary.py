@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from muntin.ledger.names import check_name
+from muntin.ledger.records import check_name
 from muntin.ledger.sqlite import SqliteLedger
 
 try:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from muntin.errors import SelectError, UnknownName, how_many
+from muntin.errors import SelectError, UnknownName, did_you_mean, how_many
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
@@ -34,7 +34,6 @@ from muntin.select.catalog import (
     WindowAsked,
 )
 from muntin.select.result import Result
-from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 from muntin.windows.grid import first_open
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from muntin.errors import closest, did_you_mean
 from muntin.select.catalog import (
     TREND_COLUMNS,
     TREND_ERROR,
@@ -20,7 +21,6 @@ from muntin.select.catalog import (
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
-from muntin.suggestions import closest, did_you_mean
 
 MATRIX = "vector_matrix"
 """The kind whose rows are tables by themselves."""

@@ -17,12 +17,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from muntin.errors import BadArgument, SelectError
+from muntin.errors import BadArgument, SelectError, did_you_mean
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.limits import Limits
 from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
-from muntin.suggestions import did_you_mean
 from muntin.times import datetime_of, instant_us
 
 _QUERIES = exp.Select, exp.SetOperation, exp.Subquery

@@ -8,12 +8,11 @@ from functools import partial
 
 from sqlglot import exp
 
-from muntin.errors import SelectError
+from muntin.errors import SelectError, did_you_mean
 from muntin.select.bind import Bound, key_number
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import Statement, in_select, show
-from muntin.suggestions import did_you_mean
 
 _INDICATOR = re.compile(r"[yY]([1-9]\d{0,3})\Z")
 

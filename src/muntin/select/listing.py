@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from muntin.errors import did_you_mean
 from muntin.select.bind import MATRIX, named, ways
 from muntin.select.catalog import (
     TREND_COLUMNS,
@@ -19,7 +20,6 @@ from muntin.select.catalog import (
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import in_select
-from muntin.suggestions import did_you_mean
 from muntin.times import instant_text
 
 _SHOW = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*\Z", re.IGNORECASE)

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from muntin.errors import SelectError, how_many
+from muntin.errors import SelectError, did_you_mean, how_many
 from muntin.select.bind import Binder, Bound
 from muntin.select.check import calls_of_many
 from muntin.select.columns import (
@@ -28,7 +28,6 @@ from muntin.select.columns import (
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import SourceItem, Statement, VectorItem, item_number, show_item
-from muntin.suggestions import did_you_mean
 
 Ctes = Mapping[str, Relation]
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.errors import UnknownName
-from muntin.extras import needs
+from muntin.errors import UnknownName, needs
 from muntin.select import result_text
 from muntin.select.catalog import Note
 from muntin.select.values import json_column, readable_by_polars, rows_of, text_column

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.errors import BadArgument
-from muntin.extras import needs
+from muntin.errors import BadArgument, needs
 
 if TYPE_CHECKING:
     from muntin.select.result import Result

@@ -18,15 +18,58 @@ from itertools import islice
 from typing import Protocol
 
 from muntin.errors import LedgerError
-from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.closings import Closing, Closings
-from muntin.server.frames import Frame
+from muntin.ledger.base import Ledger
+from muntin.ledger.records import ClosedWindow
+from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError
 from muntin.server.pushes import PushMaker
 from muntin.server.reader import Reader
 from muntin.server.statements import Statements
+
+AT_ONCE_MAX = 1_000
+
+Closing = tuple[Place, ClosedWindow]
+
+
+class Closings:
+    """Reads new closings. One thread at a time.
+
+    Attributes
+    ----------
+    head : Place
+        The newest that was returned; places that are returned only grow.
+    anew : bool
+        The last `read` found another ledger in the place of the one before.
+    more : bool
+        The last `read` has left some for the next.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.head: Place = BEGINNING
+        self.anew = self.more = False
+
+    def begin(self) -> None:
+        """What has closed before this is not new."""
+        generation = self._ledger.generation()
+        self.head = Place(generation, self._ledger.last_closing())
+
+    def read(self) -> list[Closing]:
+        """New windows and new revisions that `wait` has seen, oldest closing first."""
+        with self._ledger.snapshot(known=True) as view:
+            generation = view.generation()
+            self.anew = generation != self.head.generation
+            if self.anew:
+                self.head = Place(generation, 0)
+            found = view.closings(self.head.number, limit=AT_ONCE_MAX)
+        self.more = len(found) == AT_ONCE_MAX
+        closings = [(Place(generation, number), window) for number, window in found]
+        if closings:
+            self.head = closings[-1][0]
+        return closings
+
 
 WAIT_SECONDS = 0.25  # for the ledger to change, before the thread looks whether to stop
 REST_SECONDS = 1.0  # after the ledger could not be read

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muntin.server.auth import Grant
-from muntin.server.channel import BEGINNING, Channel, Place, Pushed
-from muntin.server.frames import Frame, frame
+from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, frame
 from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.messages import (
     PROTOCOL,

@@ -12,8 +12,7 @@ from typing import Any
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
 from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
-from muntin.server.channel import BEGINNING, Place, Pushed
-from muntin.server.frames import Frame, compact, frame, joined
+from muntin.server.channel import BEGINNING, Frame, Place, Pushed, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import problem, status_of, stops

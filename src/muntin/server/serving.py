@@ -13,8 +13,7 @@ from typing import Any, Self
 import uvicorn
 from starlette.applications import Starlette
 
-from muntin.errors import BadArgument, LedgerError
-from muntin.extras import needs
+from muntin.errors import BadArgument, LedgerError, needs
 from muntin.ledger.base import Ledger
 from muntin.server.app import Addition, make_app
 from muntin.server.auth import Auth, is_loopback

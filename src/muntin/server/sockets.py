@@ -24,8 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
+from muntin.server.channel import Frame, compact
 from muntin.server.connections import SPARE_SECONDS, Connections, spare
-from muntin.server.frames import Frame, compact
 from muntin.server.limits import KIB, ServerLimits, TokenBucket
 from muntin.server.problems import plain
 from muntin.server.protocol import NO_PONG, SILENT, TOO_FAST

@@ -18,8 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from muntin.errors import MuntinError
 from muntin.server import protocol
-from muntin.server.channel import Place
-from muntin.server.frames import Frame
+from muntin.server.channel import Frame, Place
 from muntin.server.http import Http, parameters
 from muntin.server.live import Hub
 from muntin.server.messages import Subscribe, topic

@@ -14,8 +14,7 @@ from muntin.ledger.temporary import TemporaryLedger
 from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
-from muntin.sites.snapshot import TopKSnapshot
-from muntin.sites.status import Status
+from muntin.sites.status import Status, TopKSnapshot
 
 _MOMENT = pa.timestamp("us")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.background import in_background
-from muntin.errors import BadArgument, SourceError, SpecError
-from muntin.extras import needs
+from muntin.errors import BadArgument, SourceError, SpecError, needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import forget

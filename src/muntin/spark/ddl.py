@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from muntin.errors import SourceError
-from muntin.suggestions import closest
+from muntin.errors import SourceError, closest
 
 UNKNOWN = pa.null()
 """A type that is Spark's to know, such as a struct: nothing is said against it."""

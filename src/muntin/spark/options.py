@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muntin.errors import closest
 from muntin.spec import SourceSpec
-from muntin.suggestions import closest
 
 _OURS = "format path schema options"
 _FILES = f"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muntin.extras import needs
+from muntin.errors import needs
 from muntin.spark.failures import plainly
 from muntin.spark.session import own_python
 

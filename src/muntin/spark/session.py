@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import SourceError
-from muntin.extras import needs
+from muntin.errors import SourceError, needs
 from muntin.spark.failures import reason, worker_error
 from muntin.spark.java import check_java, recorded
 from muntin.spark.settings import (

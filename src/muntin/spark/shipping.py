@@ -17,8 +17,7 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import SourceError
-from muntin.extras import needs
+from muntin.errors import SourceError, needs
 from muntin.spark.failures import reason
 from muntin.spark.session import is_classic
 

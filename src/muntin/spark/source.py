@@ -10,7 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import BadArgument, SourceError, SpecError
+from muntin.errors import BadArgument, SourceError, SpecError, did_you_mean
 from muntin.spark.ddl import declared, in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import AS_IT_IS, reason
@@ -31,7 +31,6 @@ from muntin.spark.places import FILE_COLUMNS, with_files
 from muntin.spark.session import check_startable, is_classic, is_elsewhere
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
-from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa

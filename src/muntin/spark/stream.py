@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.background import in_background
-from muntin.errors import MuntinError, SourceError, SpecError
-from muntin.extras import needs
+from muntin.errors import MuntinError, SourceError, SpecError, needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import absolute, open_ledger
 from muntin.progress import Progress

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.errors import BadArgument
-from muntin.extras import needs
+from muntin.errors import BadArgument, needs
 from muntin.times import US_PER_SECOND, duration_us
 from muntin.topk import streams
 from muntin.topk.codec import encode

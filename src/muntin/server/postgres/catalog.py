@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp, parse
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from muntin.errors import SelectError
+from muntin.errors import SelectError, did_you_mean
 from muntin.select.check import words
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
@@ -30,7 +30,6 @@ from muntin.server.postgres.catalog_tables import (
 from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.rows import TYPES
 from muntin.server.postgres.text import Edit, Edited, words_of
-from muntin.suggestions import did_you_mean
 
 STATEMENT_BYTES_MAX = 16 << 10
 SERVER_VERSION = "15.0"

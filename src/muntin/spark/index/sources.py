@@ -12,14 +12,13 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.session import session
-from muntin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
