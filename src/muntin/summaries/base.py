@@ -4,32 +4,9 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Self
 
 import numpy as np
-
-
-@runtime_checkable
-class Summary(Protocol):
-    """A data structure over the events of one pane, which merges with others of its kind.
-
-    `merge` works in place and leaves the other unchanged; it raises `IncompatibleSummary` where
-    the parameters differ. `from_bytes` raises `CorruptSummary` on anything that `to_bytes` did
-    not write, and checks sizes before it allocates.
-    """
-
-    kind: ClassVar[str]
-
-    def update(self, *columns: Any) -> None: ...
-    def merge(self, other: Self) -> None: ...
-    def copy(self) -> Self: ...
-    def to_bytes(self) -> bytes: ...
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def count(self) -> int: ...
 
 
 class Copied:
