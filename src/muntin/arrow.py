@@ -56,6 +56,15 @@ def is_text(kind: pa.DataType, *, or_binary: bool = False) -> bool:
     return kind in _TEXT or (or_binary and is_binary)
 
 
+def is_sound(array: Any) -> bool:
+    """Whether Arrow's own check passes: text is UTF-8, a decimal has no more digits than it may."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def decoded(column: Any) -> Any:
     """A column, its values in no dictionary."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import decoded, is_text, pc, value_type
+from muntin.arrow import decoded, is_sound, is_text, pc, value_type
 from muntin.errors import CorruptSummary
 
 INT64_MAX = (1 << 63) - 1
@@ -97,7 +97,7 @@ def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
 
 
 def _not_utf8(column: Any) -> np.ndarray | None:
-    if _is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
+    if is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
         return None
     column = decoded(column)
     if pa.types.is_string_view(column.type):
@@ -105,14 +105,6 @@ def _not_utf8(column: Any) -> np.ndarray | None:
     raw = column.cast(pa.large_binary())
     bad = [value is not None and not _decodes(value) for value in raw.to_pylist()]
     return np.array(bad, bool) if any(bad) else None
-
-
-def _is_sound(text: Any) -> bool:
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _decodes(value: bytes) -> bool:

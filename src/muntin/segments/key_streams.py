@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import is_sound
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import frozen, laid_out
 from muntin.segments.keys import NO_KEY, TEXT, TYPES, Keys, hashes_of
@@ -129,10 +130,8 @@ def read_text(
     text = reader.raw(int(starts[-1]))
     buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
     array = pa.Array.from_buffers(kind, len(sizes), buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise CorruptSummary("segment: a key is not UTF-8") from None
+    if not is_sound(array):
+        raise CorruptSummary("segment: a key is not UTF-8")
     return array
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.arrow import is_sound
 from muntin.errors import SelectError
 from muntin.times import datetime_of, instant_text, instant_us
 
@@ -69,10 +70,8 @@ def _whole(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     if not wide:
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        raise _no_value(name, "holds an integer of more than 38 digits", "cast to DOUBLE") from None
+    if not is_sound(column):
+        raise _no_value(name, "holds an integer of more than 38 digits", "cast to DOUBLE")
     return column.cast(pa.decimal128(38, 0))
 
 

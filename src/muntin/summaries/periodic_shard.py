@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
@@ -305,8 +306,6 @@ def _texts(lengths: np.ndarray, data: bytes) -> pa.Array:
         )
     buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
     array = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise CorruptSummary("periodic_shard: a buffered item is not UTF-8") from None
+    if not is_sound(array):
+        raise CorruptSummary("periodic_shard: a buffered item is not UTF-8")
     return array

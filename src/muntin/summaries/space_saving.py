@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
@@ -318,10 +319,8 @@ class SpaceSaving(Copied):
         self._counts[:n], self._errors[:n] = counted + errors, errors
         self._state[_N], self._state[_O] = n, offset
         values = self._values()
-        try:
-            values.validate(full=True)
-        except pa.ArrowInvalid:
-            raise CorruptSummary("space_saving: an item is not UTF-8") from None
+        if not is_sound(values):
+            raise CorruptSummary("space_saving: an item is not UTF-8")
         self._hashes[:n] = hash_items(values, self.seed)
         kernels.reindex(self._table, self._hashes, n)
         if (self._look_up(values, self._hashes[:n]) != np.arange(n)).any():
