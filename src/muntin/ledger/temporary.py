@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -14,11 +15,6 @@ from pathlib import Path
 
 from muntin.ledger.records import check_name
 from muntin.ledger.sqlite import SqliteLedger
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 _PREFIX = "muntin-ledger-"
 LEFT_SECONDS = 600  # a folder that is made now is not locked yet
@@ -39,8 +35,6 @@ class Folder:
 
 def _lock_of(folder: Path, flags: int = 0) -> int | None:
     """The folder's lock, held until it is closed; None where another process holds it."""
-    if fcntl is None:
-        return None
     try:
         number = os.open(folder / "lock", os.O_RDWR | flags, 0o600)
     except OSError:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ SETTINGS: dict[str, str] = {
     # four tries a task: a Python worker that dies does not end the query
     "spark.master": "local[*,4]",
     # over TCP each task waits 40 ms (Nagle's algorithm and delayed acknowledgement) for Python
-    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # above 1m, results would go through the block manager and its network

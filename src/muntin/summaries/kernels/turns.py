@@ -9,14 +9,11 @@ two never wait for each other.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 WAIT_SECONDS_MAX = 20.0
 """For a process that compiles or does not go on; then this one compiles too: slower, but right."""
@@ -30,12 +27,9 @@ class Turn:
     def __init__(self, path: Path) -> None:
         self.waited = False
         self._file = -1
-        if fcntl is not None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError:
-                pass  # nothing can be kept either
+        with suppress(OSError):  # nothing can be kept either
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if self._file >= 0 and not self._taken():
             os.close(self._file)
             self._file = -1
@@ -44,7 +38,7 @@ class Turn:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while time.monotonic() < deadline:
             try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # pyright: ignore
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self.waited = True
                 time.sleep(LOOK_SECONDS)
@@ -57,6 +51,6 @@ class Turn:
     def end(self) -> None:
         """The next one's turn: also where a fork has the file open."""
         if self._file >= 0:
-            fcntl.flock(self._file, fcntl.LOCK_UN)  # pyright: ignore
+            fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = -1
