@@ -16,13 +16,12 @@ import pytest
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import FILE, Left, gather
+from muntin.spark.index.build import DIGEST, FILE, RUN, Left, gather, scatter
 from muntin.spark.index.files import forget
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
-from muntin.spark.index.scatter import DIGEST, RUN, scatter
 from muntin.spark.index.sources import Files, FrameSource, source_of
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange

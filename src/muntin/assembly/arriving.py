@@ -9,8 +9,7 @@ from muntin.ledger.records import Partial
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
-from muntin.segments.apart import meeting
-from muntin.segments.building import merge
+from muntin.segments.building import meeting, merge
 from muntin.segments.codec import Index, decode, read_index
 from muntin.segments.table import Segment
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from muntin.kinds.weighed import WeighedSpec
+from muntin.kinds.sketch import WeighedSpec
 from muntin.segments.algebra import Algebra
 from muntin.segments.frequency import Frequency
 from muntin.segments.table import Segment

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from muntin.kinds.weighed import WeighedSpec
+from muntin.kinds.sketch import WeighedSpec
 from muntin.segments.algebra import Algebra
 from muntin.segments.columns import numbers
 from muntin.segments.table import Segment

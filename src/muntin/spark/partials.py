@@ -21,8 +21,7 @@ from muntin.kinds import SegmentSpec, SummarySpec
 from muntin.kinds.columns import without_views
 from muntin.kinds.values import Refused
 from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
-from muntin.segments.apart import meeting
-from muntin.segments.building import merge
+from muntin.segments.building import meeting, merge
 from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times

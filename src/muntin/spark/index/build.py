@@ -1,33 +1,88 @@
 """Building in the workers: two jobs without side effects but files that only a whole one names.
 
-The first reads the records and leaves their hashes by partition (`scatter`), the second makes one
-file a partition of them (`gather`), named after its content. Keys pass between them as eight bytes
-each in files, numbers as one digest a task; the driver sees names and one digest a task.
+The first reads the records and leaves their hashes by partition (`scatter`), in files under names
+of its own attempt, which it tells when they are whole: a task that runs twice is counted once. The
+second makes one file a partition of them (`gather`), named after its content. Keys pass between
+them as eight bytes each in files, numbers as one digest a task; the driver sees names and one
+digest a task.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import MuntinError
+from muntin.errors import BadArgument, MuntinError
 from muntin.spark.index.errors_sent import packed, unpacked
-from muntin.spark.index.files import check_content, write_partition
+from muntin.spark.index.files import check_content, write_once, write_partition
 from muntin.spark.index.manifest import Manifest, PartitionFile
 from muntin.spark.index.plan import CAPACITY_MIN, IndexPlan
-from muntin.spark.index.runs import RunReader, whole
-from muntin.spark.index.scatter import DIGEST, ERROR, PIECE_DDL, RUN, piece, scatter
+from muntin.spark.index.runs import RunReader, RunWriter, whole
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.fingerprint_index import Fingerprint
+from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
+
+Batches = Iterable[tuple[pa.Array, pa.Array | None]]
+RUN, DIGEST, ERROR = 0, 1, 2
+PIECE_DDL = "kind int, payload binary"
+_PIECE = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
+
+
+def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The names of the files with the hashes and the digest of these keys and numbers.
+
+    What is wrong with the records is passed on, not raised: it is wrong each time they are read.
+    """
+    left = iter(batches)
+    try:
+        yield from _scattered(plan, left)
+    except MuntinError as problem:
+        yield piece(ERROR, packed(problem))
+        for _ in left:  # a worker that leaves input unread is thrown away
+            pass
+
+
+def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+    digest = plan.new_digest()
+    folder = plan.runs
+    writer = RunWriter(folder, plan.index.partitions, plan.only)
+    for keys, numbers in batches:
+        if digest is not None and numbers is not None:
+            with _of(plan.index.rank):
+                digest.update(numbers)
+        with _of(plan.index.key):
+            hashes = hash_items(keys, plan.index.seed)
+        writer.add(hashes)
+    run = writer.finish()
+    if run is not None:
+        yield piece(RUN, run.encode())
+    if digest is not None and digest.count:
+        # Two tasks with the same numbers make the same file, which then counts for each.
+        yield piece(DIGEST, write_once(folder, "digest", digest.to_bytes()).encode())
+
+
+@contextmanager
+def _of(column: str | None) -> Iterator[None]:
+    """What cannot be used is told with its column."""
+    try:
+        yield
+    except BadArgument as problem:
+        raise BadArgument(f"column {column!r}: {problem}") from None
+
+
+def piece(kind: int, payload: Any) -> pa.RecordBatch:
+    return pa.record_batch([[kind], [payload]], schema=_PIECE)
+
 
 FILE = 3  # beside the kinds of the first stage
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
+from muntin.spark.index.build import PIECE_DDL, scatter
 from muntin.spark.index.plan import IndexPlan
-from muntin.spark.index.scatter import PIECE_DDL, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.session import session
 

@@ -15,7 +15,7 @@ from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from muntin.summaries.indicators import IndicatorType, IndicatorValues, indicator_values
 from muntin.summaries.key_columns import KeyKind
-from muntin.summaries.vector_matrix.key_values import KeyValues, key_values
+from muntin.summaries.vector_matrix.key_column import KeyValues, key_values
 from muntin.summaries.vector_matrix.names import Key
 
 Kinds = Mapping[str, KeyKind | None]

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from muntin.summaries.vector_matrix.indexes import IntegerIndex
-from muntin.summaries.vector_matrix.key_column import KeyColumn
-from muntin.summaries.vector_matrix.key_values import KeyValues
+from muntin.summaries.vector_matrix.key_column import KeyColumn, KeyValues
 from muntin.summaries.vector_matrix.names import Key
 
 Numbers = dict[Key, np.ndarray]
