@@ -1,4 +1,4 @@
-"""What the sketched kinds share: nulls that are counted, one summary for each key (`by`), weights."""
+"""What the sketched kinds share: nulls that are counted, one summary a key (`by`), weights."""
 
 from __future__ import annotations
 
