@@ -9,7 +9,7 @@ import pytest
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS
 from muntin.reading.warm import warm
-from muntin.segments.algebra import algebra_of
+from muntin.segments.registry import algebra_of
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.fingerprint import Fingerprints
 from muntin.segments.frequency import Frequency
