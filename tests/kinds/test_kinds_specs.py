@@ -9,11 +9,11 @@ import pytest
 from muntin.errors import BadArgument, SpecError
 from muntin.kinds import KINDS
 from muntin.reading.warm import warm
-from muntin.segments.registry import algebra_of
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.fingerprint import Fingerprints
 from muntin.segments.frequency import Frequency
 from muntin.segments.quantiles import Quantiles
+from muntin.segments.registry import algebra_of
 from muntin.segments.sketched import SketchedSums
 from muntin.segments.top_k import TopItems
 from muntin.spec import Pipeline

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from muntin.kinds.base import SegmentSpec, SummarySpec, WindowSpec
-from muntin.kinds.distinct import DistinctSpec
-from muntin.kinds.fingerprint import FingerprintSpec
-from muntin.kinds.frequency import FrequencySpec
-from muntin.kinds.periodic import PeriodicSpec
-from muntin.kinds.quantiles import QuantilesSpec
-from muntin.kinds.top_k import TopKSpec
-from muntin.kinds.vector_matrix import VectorMatrixSpec
+from muntin.kinds.base import SegmentSpec as SegmentSpec
+from muntin.kinds.base import SummarySpec as SummarySpec
+from muntin.kinds.base import WindowSpec as WindowSpec
+from muntin.kinds.distinct import DistinctSpec as DistinctSpec
+from muntin.kinds.fingerprint import FingerprintSpec as FingerprintSpec
+from muntin.kinds.frequency import FrequencySpec as FrequencySpec
+from muntin.kinds.periodic import PeriodicSpec as PeriodicSpec
+from muntin.kinds.quantiles import QuantilesSpec as QuantilesSpec
+from muntin.kinds.top_k import TopKSpec as TopKSpec
+from muntin.kinds.vector_matrix import VectorMatrixSpec as VectorMatrixSpec
 
 KINDS: dict[str, type[SummarySpec]] = {
     "vector_matrix": VectorMatrixSpec,
@@ -20,17 +22,3 @@ KINDS: dict[str, type[SummarySpec]] = {
     "fingerprint": FingerprintSpec,
     "periodic": PeriodicSpec,
 }
-
-__all__ = [
-    "KINDS",
-    "DistinctSpec",
-    "FingerprintSpec",
-    "FrequencySpec",
-    "PeriodicSpec",
-    "QuantilesSpec",
-    "SegmentSpec",
-    "SummarySpec",
-    "TopKSpec",
-    "VectorMatrixSpec",
-    "WindowSpec",
-]

@@ -7,25 +7,17 @@ Grouping, keys, rollups, windows, limits, bytes and shards are written once, for
 Imports nothing but summaries and errors: no Spark, no ledger, no files, no clock.
 """
 
-from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.building import WHOLE, build, merge, subtract
-from muntin.segments.codec import Index, cut, decode, encode, read_index
-from muntin.segments.shards import split
-from muntin.segments.table import Segment, Table
-
-__all__ = [
-    "WHOLE",
-    "Algebra",
-    "Index",
-    "Segment",
-    "Shape",
-    "Table",
-    "build",
-    "cut",
-    "decode",
-    "encode",
-    "merge",
-    "read_index",
-    "split",
-    "subtract",
-]
+from muntin.segments.algebra import Algebra as Algebra
+from muntin.segments.algebra import Shape as Shape
+from muntin.segments.building import WHOLE as WHOLE
+from muntin.segments.building import build as build
+from muntin.segments.building import merge as merge
+from muntin.segments.building import subtract as subtract
+from muntin.segments.codec import Index as Index
+from muntin.segments.codec import cut as cut
+from muntin.segments.codec import decode as decode
+from muntin.segments.codec import encode as encode
+from muntin.segments.codec import read_index as read_index
+from muntin.segments.shards import split as split
+from muntin.segments.table import Segment as Segment
+from muntin.segments.table import Table as Table
