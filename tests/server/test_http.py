@@ -231,9 +231,10 @@ def test_every_documented_route_answers(http):
 def test_what_no_route_takes_is_an_error_as_any_other(http):
     nothing, missing = http.get("/quer"), http.get("/static/none.js")
     wrong, written = http.get("/query"), http.post("/static/muntin.js")
+    no_upgrade = http.get("/live")
     for answer, status, code in (
         (nothing, 404, "path"), (missing, 404, "path"), (wrong, 405, "method"),
-        (written, 405, "method"),
+        (written, 405, "method"), (no_upgrade, 426, "upgrade"),
     ):  # fmt: skip
         assert answer.status_code == status
         assert set(answer.json()["error"]) == {"code", "message", "position", "length", "remedy"}

@@ -148,6 +148,7 @@ def make_app(
             *([Route("/mcp", spoken, methods=["POST"])] if spoken else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
+            Route("/live", _no_upgrade),
             *page_routes(FOLDER, "/static"),
             Route("/panels", _panels),
         ],
@@ -178,6 +179,13 @@ async def _refused(request: Request, error: Any) -> Response:
     if error.status_code == 405:
         about = plain("method", f"{path!r} does not take {method}", f"send {allowed}")
     return JSONResponse({"error": about}, error.status_code, error.headers)
+
+
+async def _no_upgrade(_: Request) -> Response:
+    """What a proxy makes of a WebSocket's handshake that it does not know."""
+    remedy = "connect by ws:// or wss://; a proxy in front must pass Upgrade and Connection on"
+    about = plain("upgrade", "/live speaks WebSocket, and this request asks for none", remedy)
+    return JSONResponse({"error": about}, 426, {"upgrade": "websocket", "connection": "upgrade"})
 
 
 class _SafeHeaders:

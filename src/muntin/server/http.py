@@ -209,6 +209,7 @@ class Http:
                 413,
                 "limit",
                 f"a statement of {len(text):,} characters; at most {STATEMENT_CHARACTERS_MAX:,}",
+                "shorten it",
             )
         return text
 
