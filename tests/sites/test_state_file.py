@@ -52,6 +52,8 @@ def test_epochs_only_grow(tmp_path):
     service._file.save(first.to_bytes())
     _, again = begun(tmp_path)
     assert again.epoch > first.epoch
+    _, twice = begun(tmp_path)  # the one before ended before it was saved
+    assert twice.epoch > again.epoch
     _, other = begun(tmp_path, k=3)
     assert (other.k, other.epoch > first.epoch) == (3, True)
     _, fewer = begun(tmp_path, sites=["north"])

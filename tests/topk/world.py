@@ -50,7 +50,7 @@ class World:
         self.states = [self.coordinator.to_bytes()]
         self.flying: list[tuple[str, bool, bytes]] = []
         self.sent: list[tuple[str, bool, bytes]] = []
-        self.floods = 0
+        self.floods = self.restarts = 0
         self.now = 0.0
         for name in self.names:
             self.slide(name, {})
@@ -172,7 +172,9 @@ class World:
     def restart_coordinator(self, state: int) -> None:
         """It comes back with one of the states that were saved, old as it may be."""
         data = self.states[state % len(self.states)]
-        self.coordinator = Coordinator.from_bytes(data, **self.options())
+        self.restarts += 1  # the clock, for it may come back twice with the same one
+        epoch = self.restarts << 32
+        self.coordinator = Coordinator.from_bytes(data, epoch=epoch, **self.options())
 
     def change_k(self, k: int, epsilon: int) -> None:
         self.coordinator.set_k(k, epsilon)

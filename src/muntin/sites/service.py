@@ -61,7 +61,7 @@ class CoordinatorService:
         stored, epoch = self._file.load(), clock_epoch()
         if stored is not None:
             try:
-                found = Coordinator.from_bytes(stored, **options)
+                found = Coordinator.from_bytes(stored, epoch=epoch, **options)
             except CorruptMessage as problem:
                 _LOG.error("%s", problem)
                 self._file.put_aside()

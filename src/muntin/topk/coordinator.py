@@ -244,9 +244,12 @@ class Coordinator:
         return saved.to_bytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes, **options: Any) -> Coordinator:
+    def from_bytes(cls, data: bytes, *, epoch: int = 0, **options: Any) -> Coordinator:
         """A coordinator that goes on from `to_bytes`, however old: it surveys its sites anew.
 
+        `epoch`: of the first survey at least, as in the constructor. Two that go on from the same
+        bytes, since the first ended before it was saved, need different ones: with the same, a site
+        may hold what the first one said and be taken to hold what the second says.
         `options` are those of the constructor beyond sites, k, epsilon and epoch.
 
         Raises
@@ -255,7 +258,7 @@ class Coordinator:
             The bytes are not such a state.
         """
         saved = Saved.from_bytes(data)
-        epoch, k, top = saved.epoch + EPOCH_STEP, saved.k, saved.top
+        epoch, k, top = max(epoch, saved.epoch + EPOCH_STEP), saved.k, saved.top
         found = cls(saved.sites, k, epsilon=saved.epsilon, epoch=epoch, **options)
         found.membership.top = (*top, *([NOTHING] if len(top) < k else []))[:k]
         return found
