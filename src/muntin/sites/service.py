@@ -43,14 +43,16 @@ class CoordinatorService:
         """Connections that were closed with each code."""
         self._updates = updates
         self._file = StateFile(Path(spec.state or f"{spec.name}.coordinator"))
+        self._saved: tuple[Any, ...] = ()
+        self._save_at = 0.0
         try:
             self.coordinator = self._begin()
+            # before it says anything: the next one must not use its epochs again
+            self._keep((), self.coordinator.to_bytes())
         except BaseException:
             self._file.close()
             raise
-        self._saved: tuple[Any, ...] = ()
-        self._save_at = 0.0
-        self._saving: asyncio.Task[None] | None = None
+        self._saving: asyncio.Future[None] | None = None
         self._pool = ThreadPoolExecutor(1, "muntin-state")
         self.status = Status(spec, self.run)
         self._publish()
@@ -197,12 +199,12 @@ class CoordinatorService:
         busy = self._saving is not None and not self._saving.done()
         if now == self._saved or busy or time.monotonic() < self._save_at:
             return
-        self._saving = asyncio.create_task(self._write(now, coordinator.to_bytes()))
-
-    async def _write(self, now: tuple[Any, ...], state: bytes) -> None:
         loop = asyncio.get_running_loop()
+        self._saving = loop.run_in_executor(self._pool, self._keep, now, coordinator.to_bytes())
+
+    def _keep(self, now: tuple[Any, ...], state: bytes) -> None:
         try:
-            await loop.run_in_executor(self._pool, self._file.save, state)
+            self._file.save(state)
             self._saved = now
         except LedgerError as problem:
             _LOG.error("the state was not saved: %s", problem)
