@@ -359,7 +359,9 @@ def test_what_others_raise_is_one_line_that_names_the_place(ingest, place, tmp_p
         assert f"'{where}'" in told[where]
     assert "pip install 'pyiceberg[hive]'" in told["a.hive"]
     assert "unable to open database file" in told["a.sqlite"]
-    assert "; correct the path: part of it is a file" in told[f"{tmp_path}/files/below"]
+    below = told[f"{tmp_path}/files/below"]
+    older = below.endswith(": Invalid table URI")  # all that the oldest deltalake says
+    assert older or "; correct the path: part of it is a file" in below
     for form, where, why in (
         ("parquet", "", "name a folder"),
         ("iceberg", "fares", "give namespace.table"),
