@@ -371,8 +371,9 @@ def check_stored(
     if reach.whole:
         if reach.covered is None:
             return (_nothing(name, asked, extent.bounds),)
-        cut = window.kind == "all" and window.end_us is not None and not extent.entire
-        return (Note("retention", name, f"{gone}: what this trend reads begins later"),) * cut
+        if window.kind == "all" and window.end_us is not None and not extent.entire:
+            return (Note("retention", name, f"{gone}: what this trend reads begins later"),)
+        return ()
     shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
     if closed is not None or window.whole or reach.covered is None:
         wider = extent.around(*asked)
