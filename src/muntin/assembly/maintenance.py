@@ -260,10 +260,9 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
     until = sealed_until // length * length
     if reach is not None:
         return (reach[1], until) if reach[1] < until else None
-    bounds = now.bounds(layout)
-    if bounds is None:
+    if now.bounds(layout) is None:
         return None
-    start = bounds[0] // length * length
+    start = 0  # of all time, so that they receive late events however old these are
     # a slice of which retention has dropped a part would be taken for whole
     for level, _, end in now.extent(layout).rollups.tiles(start, until, below=length):
         if level is None:
