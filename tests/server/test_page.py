@@ -101,6 +101,35 @@ def test_the_pipeline_that_is_chosen_is_in_every_panel(page, watched):
     page.goto("about:blank")
 
 
+# on a page that is so wide, charts over more than one day: their times and where those stand
+FOOT = """async (width) => {
+    const { lines, columns } = await import("/static/charts.js"), start = 1767225599e6, span = 5e9;
+    const name = (t) => new Date(t / 1000).toISOString().slice(0, 19).replace("T", " ");
+    const holder = document.createElement("div");
+    holder.style.width = width + "px";
+    document.body.append(holder);
+    const bounds = () => {
+        const { left } = holder.getBoundingClientRect();
+        return [...holder.querySelectorAll("svg text")].filter((t) => t.textContent.includes(":"))
+            .map((t) => t.getBoundingClientRect())
+            .flatMap((b) => [b.left - left, b.right - left]) };
+    lines(holder, [{ name: "", points: [[start, 1], [start + span, 2]] }]);
+    const found = [bounds()];
+    const column = { value: 1, colour: "", title: "" };
+    columns(holder, [0, span].map((t) => ({ ...column, name: name(start + t) })));
+    return [...found, bounds()] }"""
+
+
+@pytest.mark.parametrize("width", [280, 360, 420])
+def test_times_below_a_chart_are_whole_and_apart(page, watched, width):
+    page.goto(watched.url)
+    for found in page.evaluate(FOOT, width):
+        assert found
+        assert found == sorted(found)
+        assert found[-1] <= width
+    page.goto("about:blank")
+
+
 def test_times_and_amounts_beyond_the_usual(page, watched):
     page.goto(watched.url)
     said = """async () => { const { duration, number, short } = await import("/static/dom.js");

@@ -61,16 +61,18 @@ function empty(holder, nothing, why = "nothing yet") {
   return nothing;
 }
 
+// A time of which another stands beside it: where both would be too long, without year and seconds.
+const brief = (plot, text) => plot.w < 340 ? text.slice(5, 16) : text;
+
 // Event times at the foot, in UTC: both ends, and between them what differs from the first.
 function scaleX(root, width, height, plot, first, last) {
   const ticks = plot.w > 740 ? 4 : plot.w > 400 ? 2 : 1; // a date and time take some 130
   for (let i = 0; i <= ticks; i += 1) {
     const exact = moment(first + ((last - first) * i) / ticks), place = LEFT + (plot.w * i) / ticks;
-    const value = !i && plot.w < 300 ? exact.slice(0, 16) : exact;
-    const same = i && value.slice(0, 10) === moment(first).slice(0, 10);
+    const same = i && exact.slice(0, 10) === moment(first).slice(0, 10);
     const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";
     root.append(svg("text", { x: place, y: height - 4, "text-anchor": anchor },
-      (same ? value.slice(11) : i && i < ticks ? value.slice(0, 16) : value) + (i === ticks ? " UTC" : "")));
+      (same ? exact.slice(11) : i && i < ticks ? exact.slice(0, 16) : brief(plot, exact)) + (i === ticks ? " UTC" : "")));
     if (last === first) break;
   }
 }
@@ -153,8 +155,8 @@ export function columns(holder, items, { height: least = 150, label = "", unit =
     root.append(bar);
   });
   const [begun, end] = [items[0].name, items.at(-1).name];
-  const later = end.slice(0, 10) === begun.slice(0, 10) ? end.slice(11) : end;
-  root.append(svg("text", { x: LEFT, y: height - 4 }, items.length > 1 ? `${begun} to ${later} UTC` : `${begun} UTC`));
+  const later = end.slice(0, 10) === begun.slice(0, 10) ? end.slice(11) : brief(plot, end);
+  root.append(svg("text", { x: LEFT, y: height - 4 }, items.length > 1 ? `${brief(plot, begun)} to ${later} UTC` : `${begun} UTC`));
   holder.replaceChildren(root);
 }
 
