@@ -81,13 +81,6 @@ def test_other_rights_end_the_connection():
     assert waiting.rechecked(None) == []
 
 
-def test_every_subscription_needs_the_right():
-    connection = Connection(Grant(frozenset(), "nobody"), "run", 0.0)
-    connection.next_frame()
-    assert connection.receive(STATE, 0.0) == []
-    assert '"forbidden"' in connection.next_frame().text
-
-
 def test_an_exchanged_token_ends_what_came_in_with_it(feeder, ledger):
     tokens = [(READER, OPERATOR)]
     limits = ServerLimits(recheck_seconds=0.1)

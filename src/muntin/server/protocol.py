@@ -157,8 +157,6 @@ class Connection:
         if self.grant is None:
             return self._close(UNAUTHORISED, "say hello with a ticket first")
         if isinstance(message, Subscribe):
-            if not self.grant.may_read:
-                return self._fail(message.id, "forbidden", "you may not read")
             return self.subscribe(message)
         if isinstance(message, Unsubscribe):
             return self._unsubscribe(message.id)

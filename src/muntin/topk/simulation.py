@@ -20,7 +20,7 @@ from muntin.topk import streams
 from muntin.topk.codec import encode
 from muntin.topk.coordinator import Coordinator
 from muntin.topk.hybrid import CostModel
-from muntin.topk.messages import NOTHING, VALUE_MAX, Calm, Hello, Message, Object, Push, entries_in
+from muntin.topk.messages import NOTHING, VALUE_MAX, Message, Object, Push, entries_in
 from muntin.topk.monitor import Monitor
 from muntin.topk.policy import POLICIES as SHARING
 from muntin.topk.policy import Policy
@@ -36,8 +36,6 @@ class Simulation:
     ----------
     messages, entries, bytes : int
         Sent both ways; (object, value) pairs and names in them; bytes with `overhead` a message.
-    control : int
-        Those of the messages that only acknowledge or say that a site is there.
     invalid : int
         Slides whose answer claimed to be valid and was not.
     unsure : int
@@ -52,7 +50,6 @@ class Simulation:
 
     policy: str
     windows: int
-    control: int = 0
     invalid: int = 0
     unsure: int = 0
     changes: int = 0
@@ -99,7 +96,6 @@ class Simulation:
                 self.bootstrap[name] += cost
             else:
                 self.series[name][min(slide, self.windows - 1)] += cost
-        self.control += slide >= 0 and isinstance(message, Calm | Hello)
 
 
 def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> Simulation:

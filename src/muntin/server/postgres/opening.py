@@ -97,8 +97,6 @@ class Opening:
                 raise ScramError("this is no answer to the challenge")
             proof, grant = exchange.final(last.data)
             await talk.send(wire.AuthenticationSASLFinal(data=proof))
-        if not grant.may_read:
-            raise Refusal("28000", "this token may not read")
         talk.put(wire.AuthenticationOk())
         return grant
 
