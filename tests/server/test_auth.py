@@ -114,7 +114,7 @@ def test_an_origin_that_is_none_is_refused_at_start(clock, ledger, origin):
 
 @pytest.mark.parametrize(("name", "known"), [
     ("Ops.Example", True), ("ops.example:8787", True), ("fe80::1", True), ("[fe80::1]", True),
-    ("https://ops.example", False), ("", False),
+    ("https://ops.example", False), ("", False), ("a b", False),
 ])  # fmt: skip
 def test_a_host_name_that_is_none_is_refused_at_start(clock, name, known):
     if not known:

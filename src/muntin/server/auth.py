@@ -19,7 +19,7 @@ from muntin.server.postgres.scram import Exchange, Salt, ScramKeys
 from muntin.spec_sites import checked_token
 
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
-_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]{0,5})?")
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
 _PORTS = {"http": 80, "https": 443}
 Rights = frozenset[str]
 READ: Rights = frozenset({"read"})
@@ -37,10 +37,6 @@ class Grant:
     """Digest of the token that it was given for; a ticket's is that of its token."""
     scram: ScramKeys | None = field(default=None, repr=False)
     """The same token as PostgreSQL's clients prove that they know it."""
-
-    @property
-    def may_read(self) -> bool:
-        return "read" in self.rights
 
     @property
     def may_command(self) -> bool:
