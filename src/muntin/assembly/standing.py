@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -91,7 +91,9 @@ class StandingQueries:
         """The rows for which a query's `alert.when` is true: of its answer now, or those that are
         stored of the windows which start in [start, end), also those that say why there are none.
         """
-        return self._engine.sql(self._alarm(query, start, end)).table
+        text = self._alarm(query, start, end)
+        with self._shown_in_condition(query, text):
+            return self._engine.sql(text).table
 
     def _alarm(self, query: str, start: int | None, end: int | None, columns: str = "*") -> str:
         spec = self._pipeline.queries[query]
@@ -105,12 +107,27 @@ class StandingQueries:
         stored = f"(SELECT * FROM trend({quoted(query)}) {window}) AS answer"  # noqa: S608
         return f"SELECT {columns} FROM {stored} WHERE ({TREND_ERROR} IS NOT NULL) OR {when}"  # noqa: S608
 
+    @contextmanager
+    def _shown_in_condition(self, query: str, text: str) -> Iterator[None]:
+        """Errors at their place in `alert.when`, with which `_alarm` ends; else without one."""
+        try:
+            yield
+        except SelectError as problem:
+            alert = self._pipeline.queries[query].alert
+            when = "" if alert is None else alert.when
+            place = problem.position - (len(text) - len(when) - 1)
+            if problem.text != text or place < 0:
+                when, place = "", 0
+            raise problem.replaced(text=when, position=place) from problem.__cause__
+
     def _check_alerts(self) -> None:
         for name, query in self._pipeline.queries.items():
             if query.alert is None:
                 continue
+            text = self._alarm(name, None, None)
             try:
-                self._engine.check(self._alarm(name, None, None))
+                with self._shown_in_condition(name, text):
+                    self._engine.check(text)
             except SelectError as problem:
                 raise SpecError(f"queries.{name}.alert.when: {problem}") from None
             by = ", ".join(quoted(column) for column in query.alert.by)
