@@ -297,6 +297,10 @@ def test_windows_that_nothing_revises_any_more_say_so():
     ledger = temporary()
     fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[0, 1], [25], [45]], 0)
     asked = "SELECT events FROM windows(m)"
+    without = temporary()
+    fed(without, {"m": MATRIX}, [[0, 1]], 0)
+    (note,) = Session(without).sql(asked).notes
+    assert note.message == "m: it has no windows that close: give it `window`"
     fed(ledger, {"m": MATRIX}, [[65]], 3)
     assert said(ledger, asked) == ([[2], [1]], True, [])
     fed(ledger, {"m": MATRIX}, [[2]], 4)

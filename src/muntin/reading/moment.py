@@ -123,6 +123,9 @@ class LedgerMoment:
             )
             notes = (*notes, Note("uncounted", summary, f"{summary}: {said}"))
         exact = found.exact and not notes
+        if layout.spec.window is None and not found.table.num_rows:
+            said = f"{summary}: it has no windows that close: give it `window`"
+            notes = (*notes, Note("nothing", summary, said))
         return replace(found, exact=exact, bounds=bounds, notes=(*found.notes, *notes))
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
