@@ -65,10 +65,14 @@ def explain(
     """
     data = document.data if document else data
     lines, meant = [], set()
+    places = [error["loc"] for error in problem.errors()]
     for error in sorted(problem.errors(), key=lambda error: error["type"] == "missing"):
         place = [step for step in error["loc"] if not _is_internal(step)]
         if error["type"] == "missing" and tuple(place) in meant:
             continue
+        at = error["loc"]
+        if error["type"] == "too_short" and any(at == p[: len(at)] != p for p in places):
+            continue  # what it has too few of is what is wrong in it
         said = _said(error, place, model, data)
         name = re.search(r"did you mean '(\w+)'", said)
         if name:

@@ -76,6 +76,8 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("capacity: 100000", "capacity: many", 11, "takes a whole number, not 'many'"),
         ("capacity: 100000", "capacity: -1", 11, "greater than or equal to 1"),
         ("[origin, destination, [", "[origin, origin, [", 9, "stands twice"),
+        ("[origin, destination, [origin, destination]]", "[[origin, origin]]", 9, "stands twice"),
+        ("[origin, destination, [", "[[destination, origin], [", 7, "is [destination, origin] on"),
         ("[origin, destination, [", "[origin, Count, [", 7, "'Count' is a column of the answers"),
         ("[origin, destination, [", "[origin, delay, [", 7, "'delay' is a key and an indicator"),
         (

@@ -87,10 +87,20 @@ class VectorMatrixSpec(SegmentSpec):
         return self
 
     @model_validator(mode="after")
+    def _keys_stand_once(self, info: ValidationInfo) -> Self:
+        known: dict[frozenset[str], str] = {}
+        for key in () if info.context == STORED else self.keys:  # older versions have taken them
+            shown = f"[{', '.join(key)}]"
+            other = known.setdefault(frozenset(key), shown)
+            if other != shown:
+                raise ValueError(f"key {shown} is {other} once more: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
     def _capacity_fits(self, info: ValidationInfo) -> Self:
         floats = self.window is not None and self.window.kind == "floating"
         if self.capacity is None or self.sketch is not None or floats or info.context == STORED:
-            return self  # what is stored, older versions have taken
+            return self  # as above
         there = "has no window" if self.window is None else f"has a {self.window.kind} one"
         raise ValueError(
             f"`capacity` is a floating window's, and this summary {there}: leave it out, or "
