@@ -54,6 +54,8 @@ WRONG = [
     ("SELECT 1 FROM orders FOR »UPDATE«", "window", "not a window", "FOR LAST"),
     ("SELECT 1 FROM orders FOR ALL a »FOR« OPEN", "syntax", "second window", ""),
     ("SELECT x FROM (SELECT 1 AS x) a »FOR« ALL", "syntax", "does not follow", "after a summary"),
+    ("SELECT »for« FROM orders", "syntax", "does not follow", 'is written "for"'),
+    ("SELECT »1«::INTERVAL d", "not_allowed", "INTERVAL DAY", "AS before a name"),
     ("SELECT 1 FROM »orders(driver)« FOR WINDOW LAST", "no_window", "no window has closed", ""),
     ("SELECT 1 FROM »windows(orders)« FOR OPEN", "window", "have closed", "FOR WINDOW LAST"),
     ("SELECT 1 FROM »Trend(busiest)« AS t FOR OPEN", "window", "trend(...)", "leave FOR out"),
@@ -92,6 +94,8 @@ WRONG = [
     ("SELECT FROM orders(driver)", "syntax", "no columns", "*"),
     ("»*«", "statement", "starts with SELECT", ""),
     ("   ", "syntax", "empty", "SELECT"),
+    (f"SELECT {33 * '('}1{33 * ')'}", "limit", "32 levels", "split it"),
+    (f"SELECT 1 WHERE {400 * '1=1 OR '}1=1", "limit", "1000 words", "split it"),
     # types and values
     ("SELECT »round«(driver) FROM orders(driver)", "type", "round(VARCHAR)", "cast"),
     ("SELECT »driver«, sum(count) FROM orders(driver)", "group_by", "GROUP BY", "GROUP BY"),

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from muntin.errors import BadArgument, SelectError, did_you_mean
 from muntin.select.functions import TABLE_FUNCTIONS
-from muntin.select.limits import Limits
+from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
 from muntin.times import datetime_of, instant_us
@@ -262,7 +262,8 @@ def _check_type(statement: Statement, node: exp.DataType) -> None:
     kind = node.this
     name = kind.value if hasattr(kind, "value") else str(kind)
     if name not in _TYPES or node.args.get("nested"):
-        raise _refused(statement, node, f"the type {name}", _TYPES_SHOWN)
+        remedy = "write INTERVAL, and AS before a name" if "INTERVAL" in name else _TYPES_SHOWN
+        raise _refused(statement, node, f"the type {name}", remedy)
     for parameter in node.expressions:
         if name not in _SIZED or not isinstance(parameter, exp.DataTypeParam):
             raise _refused(statement, node, f"a size of {name}")
@@ -473,8 +474,8 @@ def _refused(statement: Statement, node: exp.Expr, what: str, remedy: str = "") 
 
 
 def _too_large(statement: Statement, node: exp.Expr, how: str) -> SelectError:
-    place, remedy = Span(_place(node).start, 0), "split it, or ask for less at once"
-    return problem_at(statement.text, place, f"the statement {how}", remedy, "limit")
+    place = Span(_place(node).start, 0)
+    return problem_at(statement.text, place, f"the statement {how}", ASK_LESS, "limit")
 
 
 def _place(node: exp.Expr | None) -> Span:

@@ -77,7 +77,8 @@ class Extraction:
                     token,
                     "this window clause does not follow a FROM item",
                     "it stands after a summary, before or after its alias: "
-                    "FROM orders(driver) FOR LAST '1 hour' AS a",
+                    "FROM orders(driver) FOR LAST '1 hour' AS a; a column of that name is written "
+                    '"for"',
                 )
             if kind in _ENDS_FROM:
                 level.in_from = False

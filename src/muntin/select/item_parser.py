@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from muntin.errors import SelectError
 from muntin.select.catalog import WindowAsked
 from muntin.select.check import words
-from muntin.select.limits import Limits
+from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem
 from muntin.select.window_clause import parse_window
@@ -122,9 +122,8 @@ class ItemParser:
             argument, at = self._argument(at)
             arguments.append(argument)
             if len(arguments) > self.limits.list_items:
-                raise self._error(
-                    at - 1, f"more than {self.limits.list_items} arguments", "", code="limit"
-                )
+                message = f"more than {self.limits.list_items} arguments"
+                raise self._error(at - 1, message, ASK_LESS, code="limit")
             if self._is(at, TokenType.R_PAREN):
                 return tuple(arguments), at + 1
             if not self._is(at, TokenType.COMMA):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ASK_LESS = "split it, or ask for less at once"  # the remedy of what is too large
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

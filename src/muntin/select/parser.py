@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
 from muntin.select.from_items import Extraction
-from muntin.select.limits import Limits
+from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import DIALECT, Statement, constant_text, matching, must_be_quoted
 
@@ -193,7 +193,8 @@ def _shown(text: str, token: Token) -> str:
 def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
     if len(tokens) > limits.tokens:
         message = f"the statement has more than {limits.tokens} words and signs"
-        raise problem_at(text, Span(tokens[limits.tokens].start, 0), message, code="limit")
+        place = Span(tokens[limits.tokens].start, 0)
+        raise problem_at(text, place, message, ASK_LESS, "limit")
     for number, word in itertools.pairwise(tokens):
         joined = number.end + 1 == word.start and text[word.start].isidentifier()
         if joined and number.token_type is TokenType.NUMBER:
@@ -216,7 +217,7 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
                 raise problem_at(text, token, "this bracket closes nothing")
         if len(opened) > limits.depth or run > _PREFIX_RUN_MAX:
             message = f"the statement nests deeper than {limits.depth} levels"
-            raise problem_at(text, Span(token.start, 1), message, code="limit")
+            raise problem_at(text, Span(token.start, 1), message, ASK_LESS, "limit")
     if opened:
         what = "bracket" if opened[-1].token_type is TokenType.L_PAREN else "CASE"
         remedy = "add ')'" if what == "bracket" else "add END"
@@ -359,7 +360,9 @@ def parse(text: str, limits: Limits | None = None) -> Statement:
     except ParseError as error:
         raise _syntax_error(text, tokens, error) from None
     except RecursionError:
-        raise SelectError("the statement nests too deep", code="limit", text=text) from None
+        raise SelectError(
+            "the statement nests too deep", code="limit", text=text, remedy=ASK_LESS
+        ) from None
     except Exception as error:
         # sqlglot fails on some malformed texts in other ways; each of them is a syntax error.
         raise SelectError(
