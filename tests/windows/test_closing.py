@@ -105,6 +105,12 @@ def test_windows_of_many_panes(panes, length, every):
     assert found.tolist() == sorted(expected)
 
 
+def test_a_sliding_window_of_very_many_panes_takes_no_table_of_both():
+    many = 1 << 20
+    found = starts_of_windows(np.arange(many) * PANE, many * PANE, PANE)
+    assert np.array_equal(found, np.arange(1 - many, many) * PANE)
+
+
 @given(st.lists(st.tuples(st.integers(-300, 300), st.integers(1, 200)), max_size=9))
 def test_runs_are_tiled_by_few_aligned_tiles(runs):
     starts = np.array([start for start, _ in runs], np.int64)

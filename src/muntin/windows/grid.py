@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from muntin.sets import as_set
-
 
 def first_open(after: int, length: int, every: int) -> int:
     """Start of the first window that ends after a time."""
@@ -18,15 +16,16 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
     Parameters
     ----------
     slices : int64[p]
-        Their starts.
+        Their starts, ascending.
     width : int
         How long they are, microseconds. A pane lies in a window whole: 1 will do.
     """
-    firsts = (slices - length) // every * every + every
-    numbers = (slices + width - 1 - firsts) // every + 1
-    offsets = np.arange(int(numbers.max(initial=0)))
-    starts = firsts[:, None] + offsets * every
-    return as_set(starts[offsets < numbers[:, None]])
+    firsts = (slices - length) // every + 1
+    lasts = (slices + width - 1) // every
+    firsts[1:] = np.maximum(firsts[1:], lasts[:-1] + 1)  # those that no slice before it is in
+    sizes = np.maximum(lasts + 1 - firsts, 0)
+    ends = np.cumsum(sizes)
+    return (np.arange(sizes.sum()) + np.repeat(firsts - ends + sizes, sizes)) * every
 
 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
