@@ -6,18 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.errors import CorruptSummary, MuntinError, SummaryOverflow
+from muntin.errors import BadArgument, CorruptSummary, MuntinError, SummaryOverflow
 from muntin.segments.algebra import Algebra
-from muntin.segments.building import WHOLE, merge
+from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.codec import cut, decode, encode, head_size, read_index, read_types
 from muntin.segments.columns import Column, Ragged, frozen
+from muntin.segments.distinct import DistinctItems
 from muntin.segments.registry import KINDS
 from muntin.segments.shards import split
+from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from tests.segments.examples import EXAMPLES, example
 
@@ -175,6 +178,29 @@ def test_an_empty_segment_has_bytes() -> None:
     assert none.tables == ()
     assert decode(encode(none)).count == 0
     assert encode(merge([none, segment])) == encode(segment)
+
+
+LONG = [f"{number:0100}" for number in range(4_000)]  # texts of 400,000 bytes
+
+
+@pytest.mark.parametrize(
+    ("algebra", "by", "keys"),
+    [
+        (Sums((("x", "int64"),)), ("name",), {"name": LONG}),
+        (Sums((("x", "int64"),)), ("name", "n"), {"name": LONG[:1_000] * 4, "n": range(4_000)}),
+        (DistinctItems(10), ("n",), {"n": [n % 160 for n in range(40_000)]}),
+    ],
+)
+def test_what_is_written_is_read_however_long_it_is(algebra, by, keys, monkeypatch) -> None:
+    """A piece that nobody can read again would be lost with all of its events."""
+    monkeypatch.setattr("muntin.segments.codec.DECODED_BYTES_MAX", 1 << 20)
+    columns = {name: pa.array(column) for name, column in keys.items()}
+    many = len(columns[by[0]])
+    made = build(algebra, np.zeros(many, np.int64), [pa.array(range(many))], [by], columns)
+    assert decode(encode(made)).count == many
+    monkeypatch.setattr("muntin.segments.codec.DECODED_BYTES_MAX", 1 << 17)
+    with pytest.raises(BadArgument, match="in one piece; at most 65,536: give the summary"):
+        encode(made)
 
 
 def _sealed(algebra: Algebra) -> Segment:

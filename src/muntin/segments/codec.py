@@ -75,25 +75,26 @@ def encode(segment: Segment) -> bytes:
     BadArgument
         It is larger than what is read at once.
     """
-    if segment.nbytes > DECODED_BYTES_MAX // 2:
-        raise BadArgument(
-            f"{segment.rows:,} rows of {segment.algebra.kind} take {segment.nbytes:,} bytes in "
-            f"one piece; at most {DECODED_BYTES_MAX // 2:,}: give the summary (more) `shards:`"
-        )
     index, rest = StreamWriter(), StreamWriter()
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)
-    tables = []
+    tables, nbytes = [], segment.nbytes
     shapes = segment.algebra.columns().items()
     forms = [(name, one.doubles, one.dtype == "int64", one.streams) for name, one in shapes]
     texts = coded([keys for table in segment.tables for keys in table.dictionaries])
     for shared in texts.values():
         write_text(rest, shared.values)
+        nbytes += shared.nbytes
     for table in segment.tables:
         index.numbers(_steps(table.slices))
         index.numbers(table.starts[1:] - table.starts[:-1])
         tables.append(_described(table))
-        _write_table(rest, table, forms, texts)
+        nbytes += _write_table(rest, table, forms, texts)
+    if nbytes > DECODED_BYTES_MAX // 2:
+        raise BadArgument(
+            f"{segment.rows:,} rows of {segment.algebra.kind} take {nbytes:,} bytes in one piece; "
+            f"at most {DECODED_BYTES_MAX // 2:,}: give the summary (more) `shards:`"
+        )
     described: dict[str, Any] = {
         "kind": segment.algebra.kind,
         "parameters": segment.algebra.parameters(),
@@ -143,13 +144,14 @@ def _write_table(
     table: Table,
     forms: list[tuple[str, bool, bool, int]],
     texts: dict[str, Coded],
-) -> None:
-    for keys in table.dictionaries:
-        write_keys(out, keys, texts)
+) -> int:
+    """Returns the bytes of the keys' texts, but for those in `texts`."""
+    nbytes = sum(write_keys(out, keys, texts) for keys in table.dictionaries)
     out.lists(Ragged(table.starts, table.key))
     out.numbers(table.events)
     for name, doubles, keys, streams in forms:
         out.column(table.states[name], doubles, keys, streams)
+    return nbytes
 
 
 def read_index(data: bytes | memoryview) -> Index:
@@ -204,14 +206,14 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     tables = []
     budget = DECODED_BYTES_MAX
     texts = {
-        name: Texts(read_text(reader, TEXT, reader.numbers(size), None, budget // 8))
+        name: Texts(read_text(reader, TEXT, reader.numbers(size), None, budget))
         for name, size in header.get("texts", [])
     }
     for (by, slices, rows), entry in zip(index.tables, header["tables"], strict=True):
         if keys is not None and by not in keys:
             reader.skip(_streams(entry, shapes, texts))
             continue
-        table = _read_table(reader, entry, slices, rows, forms, texts, budget // 8)
+        table = _read_table(reader, entry, slices, rows, forms, texts, budget)
         budget -= table.nbytes
         check_table(table, index.limit, index.shard)
         index.algebra.check(table)
@@ -390,17 +392,17 @@ def _read_table(
     texts: Mapping[str, Texts],
     left: int,
 ) -> Table:
-    starts = laid_out(sizes, left, least=1)
+    starts = laid_out(sizes, left // 8, least=1)
     if starts is None:
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")
     rows = int(starts[-1])
-    if rows * (2 + len(forms)) > left:
+    if rows * (2 + len(forms)) * 8 > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
     keys, *items = [
         read_keys(reader, names, types, _size(size, "keys"), texts, left)
         for names, types, size in _dictionaries(entry)
     ]
-    key = reader.lists(len(slices), "int64", False, rows)
+    key = reader.lists(len(slices), "int64", False, 8 * rows)
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows)

@@ -20,8 +20,10 @@ from muntin.summaries.key_columns import NULL_HASH, decoded, fold, value_type
 TEXT_KINDS = ("string", "binary")
 
 
-def write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> None:
-    """Whether each key is null, and its number or text; of `texts`, the number in them."""
+def write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> int:
+    """Whether each key is null, and its number or text; of `texts`, the number in them. Returns the
+    bytes of the other texts."""
+    nbytes = 0
     for name, column in zip(keys.names, keys.columns, strict=True):
         valid = np.ones(len(column), np.uint8)
         if column.null_count:
@@ -37,14 +39,16 @@ def write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> None:
         else:
             column = decoded(column)
             empty = "" if kind == TEXT else b""
-            write_text(out, column.fill_null(empty) if column.null_count else column)
+            nbytes += write_text(out, column.fill_null(empty) if column.null_count else column)
+    return nbytes
 
 
-def write_text(out: StreamWriter, column: pa.Array) -> None:
-    """The sizes of texts without null, and their bytes."""
+def write_text(out: StreamWriter, column: pa.Array) -> int:
+    """The sizes of texts without null, and their bytes; how many."""
     text, starts = text_buffers(column)
     out.numbers((starts[1:] - starts[:-1]).astype(np.int64, copy=False))
     out.raw(text[starts[0] : starts[-1]])
+    return int(starts[-1] - starts[0])
 
 
 def _integers(column: pa.Array) -> np.ndarray:

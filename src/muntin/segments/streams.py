@@ -241,7 +241,7 @@ class StreamReader:
         return frozen(planes.copy())  # a view would hold the payload of all streams
 
     def columns(self, rows: int, forms: Mapping[str, Form], left: int) -> dict[str, Column]:
-        """The columns of states of so many rows, with lists of `left` items at most in all."""
+        """The columns of states of so many rows, with lists of `left` bytes at most each."""
         states: dict[str, Column] = {}
         for name, (dtype, doubles, streams, required) in forms.items():
             at = self._next
@@ -263,7 +263,7 @@ class StreamReader:
 
     def lists(self, rows: int, dtype: str, keys: bool, left: int) -> Ragged:
         sizes = self.numbers(rows)
-        starts = laid_out(sizes, left)
+        starts = laid_out(sizes, left // np.dtype(dtype).itemsize)
         if starts is None:
             raise CorruptSummary("segment: the length of a list is impossible")
         total = int(starts[-1])

@@ -33,10 +33,13 @@ class Coded:
         Their different texts, in the order in which they come.
     codes : one int64[keys] for each column
         The number of each text in `values`; 0 where it is null.
+    nbytes : int
+        Of all texts of all columns.
     """
 
     values: pa.Array
     codes: Iterator[np.ndarray]
+    nbytes: int
 
 
 def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
@@ -60,7 +63,8 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
         if 0 < 2 * count <= size:
             ends = np.cumsum([len(column) for column in each])[:-1]
             values = values.take(pa.array(used[:count]))
-            found[name] = Coded(values, iter(np.split(codes, ends)))
+            nbytes = int(np.diff(text_buffers(values)[1])[codes].sum())
+            found[name] = Coded(values, iter(np.split(codes, ends)), nbytes)
     return found
 
 
