@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from muntin.assembly import arriving, maintenance
 from muntin.errors import BadArgument
 from muntin.ledger import rules
+from muntin.ledger.records import Coverage
+from muntin.segments import codec
 from muntin.segments.building import merge
 from muntin.segments.codec import cut
 from muntin.session import Session
@@ -191,6 +193,19 @@ def test_late_events_older_than_all_others_outlive_their_panes(batch):
         assert ingest.ledger.horizon("orders", spec.pane) > START
         found = Session(ingest.ledger).sql("SELECT driver, fare FROM orders(driver) FOR ALL")
         assert dict(found.rows)["old"] == 18
+
+
+def test_a_rollup_that_is_too_large_is_not_made_and_stops_nothing(monkeypatch, caplog):
+    monkeypatch.setattr(codec, "DECODED_BYTES_MAX", 1 << 16)
+    batches = [
+        [events([(at, f"{at}-{n:0200}", 1, 1, 1) for n in range(20)])] for at in range(0, 80, 10)
+    ]
+    with run(pipeline(rollups=["1 minute"]), batches) as ingest:
+        (before_all,) = ingest.ledger.coverage("orders")
+        assert before_all == Coverage(MINUTE, 0, START // MINUTE * MINUTE)
+        assert Session(ingest.ledger).sql("SELECT count FROM orders FOR ALL").rows == [[160]]
+    assert len(caplog.messages) == 1
+    assert "rollups of 1 minute are not made: 160 rows of vector_matrix take" in caplog.text
 
 
 def test_a_pane_that_is_too_large_is_refused_before_its_commit(monkeypatch):

@@ -19,7 +19,7 @@ import numpy as np
 
 from muntin.assembly.cutting import Cutting
 from muntin.assembly.following import chunks
-from muntin.errors import SpecError
+from muntin.errors import BadArgument, SpecError
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Made, Piece
@@ -175,26 +175,33 @@ class Maintenance:
                     for source in sources:
                         for piece in now.overlapping(layout, *source):
                             sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
-                    if self._is_too_large(layout, length, max(sizes.values(), default=0)):
+                    largest = max(sizes.values(), default=0)
+                    if largest > TOGETHER_BYTES_MAX:
+                        said = (
+                            f"{largest:,} bytes are more than {TOGETHER_BYTES_MAX:,}, which one "
+                            "piece is merged from at most: give it (more) `shards:`"
+                        )
+                        self._not_made(layout, length, said)
                         return
-                    made = [  # shard by shard, so that the memory of one is enough
-                        one
-                        for shard in sorted(sizes)
-                        for one in self._made_rollups(now, layout, length, sources, shard)
-                    ]
+                    try:
+                        made = [  # shard by shard, so that the memory of one is enough
+                            one
+                            for shard in sorted(sizes)
+                            for one in self._made_rollups(now, layout, length, sources, shard)
+                        ]
+                    except BadArgument as too_large:
+                        self._not_made(layout, length, str(too_large))
+                        return
                 self._writer.roll_up(layout.name, length, start, end, made)
 
-    def _is_too_large(self, layout: Layout, length: int, largest: int) -> bool:
-        """Whether a rollup could not be stored: then panes stand, and answers are made of them."""
-        if largest > TOGETHER_BYTES_MAX and layout.name not in self._said:
+    def _not_made(self, layout: Layout, length: int, why: str) -> None:
+        """A rollup could not be stored: then panes stand, and answers are made of them."""
+        if layout.name not in self._said:
             self._said.add(layout.name)
             _LOG.warning(
-                "summaries.%s: rollups of %s are not made: %s bytes are more than %s, which one "
-                "piece is merged from at most; give it `shards:`, or more than the %s it has",
-                layout.name, duration_text(length), f"{largest:,}", f"{TOGETHER_BYTES_MAX:,}",
-                self._cuttings[layout.name].shards,
+                "summaries.%s: rollups of %s are not made: %s",
+                layout.name, duration_text(length), why,
             )  # fmt: skip
-        return largest > TOGETHER_BYTES_MAX
 
     def _made_rollups(
         self, now: Pieces, layout: Layout, length: int, sources: Sequence[Run], shard: int
