@@ -221,17 +221,20 @@ class Maintenance:
 
         The ledger keeps what no longer rollup stands for.
         """
-        for length in (layout.pane, *layout.rungs):
-            horizon = self._kept(length)
-            if horizon is None or (length == layout.pane and self._awaits_rollups(layout)):
+        lengths = (layout.pane, *layout.rungs)
+        horizons = {n: kept for n in lengths if (kept := self._kept(n)) is not None}
+        if not horizons:
+            return
+        read: dict[int, int] = {}
+        starts = self._open_starts(layout.name, watermark - min(horizons.values()))
+        if starts:
+            with pieces_of(self._ledger, self._cache) as now:
+                read = now.extent(layout).rollups.read_by(starts, watermark)
+        for length, horizon in horizons.items():
+            if length == layout.pane and self._awaits_rollups(layout):
                 continue
             before = watermark - horizon
-            starts = self._open_starts(layout.name, before)
-            if starts:
-                with pieces_of(self._ledger, self._cache) as now:
-                    read = now.extent(layout).rollups.read_by(starts, watermark)
-                before = min(before, read.get(length, before))
-            self._writer.drop_before(layout.name, length, before)
+            self._writer.drop_before(layout.name, length, min(before, read.get(length, before)))
 
     def _awaits_rollups(self, layout: Layout) -> bool:
         """Whether panes are to be kept on in rollups, of which none is made yet: where these are
