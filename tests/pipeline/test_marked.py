@@ -5,6 +5,7 @@ import pytest
 
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import SelectError, SpecError
+from muntin.ledger import sqlite_writer
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from tests.pipeline.support import SECOND, START, content, pipeline, run
@@ -109,6 +110,17 @@ def test_late_events_that_no_window_holds_close_one():
             assert [w.revision for w in windows] == [0, 0, 1, 0, 0]
             trend = Session(ingest.ledger).sql("SELECT sum(count) FROM trend(q)").rows
             assert trend == [[6]]
+
+
+def test_late_events_of_very_many_panes_that_are_gone_stop_nothing(monkeypatch):
+    """What is owed to their windows is stored with the batch: a document of a bounded size."""
+    monkeypatch.setattr(sqlite_writer, "ASSEMBLER_BYTES_MAX", 1 << 12)
+    windowed = {**MATRIX, "window": {"kind": "floating", "length": "1 minute"}}
+    early = [[events((at, "a", 1))] for at in (0, 1000)]
+    late = [[events(*((at, "a", 1) for at in range(-600, 0)))]]
+    kept = spec(windowed, rollups=["1 min"], retention={"panes": "1 min"})
+    with run(kept, early + late) as ingest:
+        assert ingest.ledger.pipelines()[0].late == 600
 
 
 @pytest.mark.parametrize("name", ["revision", "Window_Start", "error"])

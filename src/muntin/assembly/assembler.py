@@ -7,6 +7,8 @@ windows again.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -70,7 +72,7 @@ class Assembler:
             self.layouts[name] = layout
             if spec.window is not None:
                 self._followers[name] = follow(layout, spec.window, stored.get(name))
-        self._owed = {n: Slices.of(*s["owed"]) for n, s in stored.items() if s.get("owed")}
+        self._owed = {n: _from_text(s["owed"]) for n, s in stored.items() if "owed" in s}
         """Late events that are committed, and that no revision tells of yet."""
         self._away = {
             name: {what: state[what] for what in state if what != "owed"}
@@ -350,11 +352,19 @@ class Assembler:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}
         states = {**self._away, **states}
         for name, late in owed.items():
-            columns = late.starts, late.events, late.late
-            states[name] = {**states[name], "owed": [column.tolist() for column in columns]}
+            states[name] = {**states[name], "owed": _as_text(late)}
         return states
 
     _stored: Mapping[str, Any] | None = None
+
+
+def _as_text(slices: Slices) -> str:
+    """Slices for JSON: of those of millions of panes some megabytes."""
+    return base64.b64encode(zlib.compress(slices.to_bytes(), level=1)).decode("ascii")
+
+
+def _from_text(text: str) -> Slices:
+    return Slices.from_bytes(zlib.decompress(base64.b64decode(text)))
 
 
 def _read(clause: WindowAsked, end: int, came: Slices, pane: int) -> Slices:
