@@ -399,10 +399,15 @@ class Writer:
         """
         before = whole(before, "before")
         mine = self._opened.identifier
-        of_names = "(SELECT id FROM names WHERE pipeline = ?)"
+        of_names = "IN (SELECT id FROM names WHERE pipeline = ?1)"
+        # where they start is in the key: the others need not be looked at, batch by batch
+        of_windows, of_trends = (
+            f"WHERE {owner} {of_names} AND start < ?2 AND until <= ?2"
+            for owner in ("summary", "query")
+        )
         ended = (
-            "WHERE (summary, start, revision) IN (SELECT summary, start, revision FROM windows "
-            f"WHERE summary IN {of_names} AND until <= ?)"
+            "WHERE (summary, start, revision) IN "
+            f"(SELECT summary, start, revision FROM windows {of_windows})"
         )
 
         def act(connection: Tables, _: Record) -> int:
@@ -411,8 +416,8 @@ class Writer:
             dropped = sum(
                 connection.remove(table, where, (mine, before))
                 for table, where in (
-                    (schema.WINDOWS, f"WHERE summary IN {of_names} AND until <= ?"),
-                    (schema.TRENDS, f"WHERE query IN {of_names} AND until <= ?"),
+                    (schema.WINDOWS, of_windows),
+                    (schema.TRENDS, of_trends),
                     (schema.REJECTED, "WHERE pipeline = ? AND committed_at <= ?"),
                 )
             )
