@@ -67,12 +67,45 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent():
     assert 0 < said.fold_seconds < 1
 
 
+def test_keys_beyond_those_that_are_drawn_count(monkeypatch):
+    """Ten million events of a slice are not made to see how many of so many drivers they have."""
+    summaries = {
+        "orders": {"keys": ["driver", ["driver", "area"]]},
+        "limited": {"kind": "quantiles", "value": "fare", "by": "driver", "limit": 50},
+        "seen": {"kind": "fingerprint", "key": "driver"},
+        "sketch": {"keys": ["driver"], "sketch": {"width": 64, "depth": 2, "track": 9}},
+    }
+    asked = pipeline(pane="1 minute", rollups=[], summaries=summaries, queries={})
+    given = (asked, 1_000, {"driver": 20_000, "area": 2, "fare": 100}, 60 * SECOND)
+    found = []
+    for most in (60_000, 6_000):
+        monkeypatch.setattr("muntin.assembly.capacity.EVENTS_DRAWN_MAX", most)
+        found.append(capacity(*given))
+    whole, drawn = found
+    for expected, said in zip(whole.lines, drawn.lines, strict=True):
+        assert 0.7 < said.slice_bytes / expected.slice_bytes < 1.3, said
+    for name, expected in whole.window_bytes.items():
+        assert 0.7 < drawn.window_bytes[name] / expected < 1.3, name
+
+
+def test_slices_count_that_hold_an_event_and_are_kept():
+    """A slice without an event takes nothing; what an open window reads stays."""
+    tumbling = {"kind": "tumbling", "length": "10 minutes"}
+    summaries = {"o": {"keys": ["area"]}, "w": {"keys": ["area"], "window": tumbling}}
+    kept = {"retention": {"panes": "1 minute"}, "rollups": []}
+    asked = pipeline(pane="1 second", summaries=summaries, queries={}, **kept)
+    assert [line.slices for line in capacity(asked, 1_000, {}, SECOND).lines] == [60, 600]
+    assert [line.slices for line in capacity(asked, 0.01, {}, SECOND).lines] == [1, 6]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--rate", "10", "--keys", "driver=200"], "ledger:"),
         (["--rate", "10", "--keep", "30 dayz"], "--keep: '30 dayz' is not a duration"),
         (["--rate", "10", "--keys", "driver"], "write for example user=200000"),
+        (["--rate", "10", "--keys", "driver=²"], "'driver=²': write for example user=200000"),
+        (["--rate", "10", "--keys", "area=1", "--keys", "area=2"], "'area=2': write for example"),
         (["--rate", "10", "--keys", "who=3"], "no summary reads 'who'; they read driver, area"),
     ],
 )

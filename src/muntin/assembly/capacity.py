@@ -7,6 +7,7 @@ not, worse.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
-from muntin.kinds import SegmentSpec
+from muntin.kinds import FingerprintSpec, SegmentSpec
 from muntin.kinds.base import SummarySpec
 from muntin.segments.building import merge
 from muntin.segments.codec import encode
@@ -23,8 +24,9 @@ from muntin.segments.table import Segment
 from muntin.spec import Pipeline
 from muntin.times import US_PER_SECOND
 
-EVENTS_DRAWN_MAX = 400_000  # of one length; longer slices are taken to hold no more keys than these
-SLICES_DRAWN_MAX = 16  # which share their texts, as those of one piece do
+EVENTS_DRAWN_MAX = 400_000  # of one length; the rows of those beyond are worked out
+SLICES_DRAWN = 16  # which share their texts, as those of one piece do
+EVENTS_DRAWN = 2_000  # more slices, where these are of fewer: they share what a piece costs, too
 VALUES = 1_000
 
 
@@ -33,7 +35,7 @@ class Line:
     """What one summary takes, at one length of slices.
 
     `length_us`: of a slice: the pane, or a rollup's.
-    `slices`: how many are kept.
+    `slices`: how many are kept that hold an event.
     `slice_bytes`: of one slice, compressed.
     """
 
@@ -84,16 +86,21 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
                 f"{name}: merge: column takes sketches, which cannot be made up here: leave it out "
                 "of the file whose capacity you ask"
             )
+        window = spec.window.length if spec.window else pipeline.pane
         for length in (pipeline.pane, *pipeline.rungs):
             kept = (keep.panes if length == pipeline.pane else keep.rollups) or kept_us
-            made, took, events = _drawn(spec, rate * length / US_PER_SECOND, keys, rng)
-            count = made.slices[-1] + 1
-            lines.append(Line(name, length, kept // length, len(encode(made)) / count))
+            if length == pipeline.pane:
+                kept = max(kept, window)  # what an open one reads stays
+            expected = rate * length / US_PER_SECOND
+            filled = -math.expm1(-expected)  # the share of slices in which an event falls
+            many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
+            made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
+            nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)
+            lines.append(Line(name, length, round(kept // length * filled), nbytes))
             if length == pipeline.pane:
                 seconds += rate * took / max(events, 1)
-        window = spec.window.length if spec.window else pipeline.pane
-        made, _, _ = _drawn(spec, rate * window / US_PER_SECOND, keys, rng, most=1)
-        windows[name] = made.nbytes
+        made, _, _, grown = _drawn(spec, rate * window / US_PER_SECOND, keys, rng, 1)
+        windows[name] = round(grown * made.nbytes)
     return Capacity(tuple(lines), windows, seconds)
 
 
@@ -102,17 +109,39 @@ def _drawn(
     events: float,
     keys: Mapping[str, int],
     rng: np.random.Generator,
-    most: int = SLICES_DRAWN_MAX,
-) -> tuple[Segment, float, int]:
-    """Some slices of so many events each; the seconds that they took, and their events."""
-    events = max(1, min(round(events), EVENTS_DRAWN_MAX))
-    count = int(np.clip(EVENTS_DRAWN_MAX // events, 1, most))
-    batch = _batch(spec, events * count, keys, rng)
+    most: int,
+) -> tuple[Segment, float, int, float]:
+    """Some slices of so many events each; the seconds that they took, and their events; and how
+    many times its size a slice has where it is of more events than were drawn."""
+    drawn = max(1, min(round(events), EVENTS_DRAWN_MAX))
+    count = int(np.clip(EVENTS_DRAWN_MAX // drawn, 1, most))
+    batch = _batch(spec, drawn * count, keys, rng)
     spec.segment(batch.slice(0, 1), np.zeros(1, np.int64))  # kernels are compiled before the clock
     began = time.process_time()
-    made = spec.segment(batch, np.repeat(np.arange(count), events))
+    made = spec.segment(batch, np.repeat(np.arange(count), drawn))
     took = time.process_time() - began
-    return merge([made]), took, events * count
+    made = merge([made])
+    return made, took, drawn * count, _growth(spec, made, keys, drawn, events)
+
+
+def _growth(
+    spec: SegmentSpec, made: Segment, keys: Mapping[str, int], drawn: int, events: float
+) -> float:
+    """How many times the rows of a slice of the `drawn` events those of all its events are."""
+    if events <= drawn:
+        return 1.0
+    rows = {table.by: len(table) for table in made.tables if table.by}
+    if isinstance(spec, FingerprintSpec):  # its one row grows with them
+        rows = {(spec.key,): drawn}
+    fewer = more = 0.0
+    for by, there in rows.items():
+        values = math.prod(keys.get(name, VALUES) for name in by)
+        first, all_ = (-values * math.expm1(-each / values) for each in (drawn, events))
+        found = min(there, first)
+        fewer += found
+        limited = found < 0.9 * first  # to some rows, or to the one of a sketch
+        more += found if limited else min(all_, spec.keys_max or all_)
+    return more / fewer if fewer else 1.0
 
 
 def _batch(

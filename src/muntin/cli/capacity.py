@@ -8,6 +8,8 @@ import typer
 
 from muntin.cli.counting import no_nan
 
+KEYS_MAX = 10_000_000
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -38,8 +40,9 @@ def register(app: typer.Typer) -> None:
         given: dict[str, int] = {}
         for each in keys:
             name, _, number = each.partition("=")
-            if not number.isdigit() or not 0 < int(number) <= 10_000_000:
-                raise BadArgument(f"--keys {each!r}: write for example user=200000")
+            if not number.isdecimal() or not 0 < int(number) <= KEYS_MAX or name in given:
+                how = f"write for example user=200000, {KEYS_MAX:,} at most, a column once"
+                raise BadArgument(f"--keys {each!r}: {how}")
             given[name] = int(number)
         unknown = set(given) - set(spec.columns())
         if unknown:
