@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from muntin.assembly.following import (
     LIMIT_FACTOR,
     ClosingWindow,
@@ -270,13 +272,15 @@ class Assembler:
                 last = int(late.starts[-1]) + layout.pane + after
         while True:
             windows = self._ledger.windows(name, start=at, end=last, limit=1000)
-            for window in windows:
-                if self._check_all:
-                    length = window.end - window.start
-                    self._longest[name] = max(length, self._longest.get(name, 0))
+            hold_more = [False] * len(windows)
+            if self._check_all and windows:
+                lengths = [window.end - window.start for window in windows]
+                self._longest[name] = max(*lengths, self._longest.get(name, 0))
+                hold_more = _may_hold_more(now, layout, windows)
+            for window, holds_more in zip(windows, hold_more, strict=True):
                 came = late.between(window.start, window.end)
                 read = any(len(_read(clause, window.end, late, layout.pane)) for clause in clauses)
-                if self._check_all or len(came) or read:
+                if holds_more or len(came) or read:
                     closed = self._revised(now, layout, window, came, read)
                     if closed is not None:
                         yield closed
@@ -365,6 +369,16 @@ def _as_text(slices: Slices) -> str:
 
 def _from_text(text: str) -> Slices:
     return Slices.from_bytes(zlib.decompress(base64.b64decode(text)))
+
+
+def _may_hold_more(now: Pieces, layout: Layout, windows: Sequence[ClosedWindow]) -> list[bool]:
+    """Whether closed windows hold more than when they closed; True where panes do not tell."""
+    spans = [(window.start, window.end, window.events) for window in windows]
+    starts, ends, events = np.array(spans, np.int64).T
+    first, last = int(starts.min()), int(ends.max())
+    known = now.extent(layout).rollups.dropped.get(layout.pane, first)
+    panes = now.slices(layout, layout.pane, max(first, known), last)
+    return ((starts < known) | (panes.counts(starts, ends) > events)).tolist()
 
 
 def _read(clause: WindowAsked, end: int, came: Slices, pane: int) -> Slices:

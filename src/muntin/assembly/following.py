@@ -23,7 +23,6 @@ from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
-from muntin.reading.moment import window_at
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.columns import starts_of
@@ -220,8 +219,9 @@ class GridFollower(_Follower):
             return
         starts = starts_of_windows(panes, self._length, self._every)
         ends = starts + self._length
-        due = starts[(ends <= self._next) & (ends > (self._since or 0))]
-        new = [at for at in due.tolist() if not window_at(pieces.view, self._layout.name, at)]
+        due = starts[(ends <= self._next) & (ends > (self._since or 0))].tolist()
+        closed = pieces.view.are_closed(self._layout.name, due)
+        new = [at for at, is_closed in zip(due, closed, strict=True) if not is_closed]
         yield from self._one_by_one(pieces, new)
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[ClosingWindow]:

@@ -75,6 +75,12 @@ class Slices:
         first, last = np.searchsorted(self.starts, (start, end))
         return Slices(self.starts[first:last], self.events[first:last], self.late[first:last])
 
+    def counts(self, starts: Int64s, ends: Int64s) -> Int64s:
+        """Events of the slices that start in each [start, end)."""
+        sums = np.concatenate(([0], np.cumsum(self.events)))
+        first, last = (np.searchsorted(self.starts, times) for times in (starts, ends))
+        return sums[last] - sums[first]
+
     def at(self, starts: Int64s) -> Slices:
         """The slices that start then, which are all there."""
         rows = np.searchsorted(self.starts, starts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,15 @@ class View:
             rows = connection.rows(schema.WINDOWS, clause, values)
             names = _names(connection) if rows else {}
         return [_window(names[row[0]], row) for row in rows]
+
+    def are_closed(self, summary: str, starts: Iterable[int]) -> list[bool]:
+        """Whether a window of the summary that starts then has closed, for each."""
+        statement = f"SELECT EXISTS (SELECT 1 FROM windows WHERE summary = {_NAME} AND start = ?)"
+        with self._connect() as connection:
+            found = (
+                connection.execute(statement, (ROLE_SUMMARY, summary, start)) for start in starts
+            )
+            return [bool(row.fetchone()[0]) for row in found]
 
     def generation(self) -> int:
         """Tells this ledger from others that stood, or will stand, in its place."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from muntin.errors import how_many
@@ -68,12 +67,10 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
     """What to say of closed windows whose summary has none any more: nothing revises them."""
     if layout.spec.window is not None or windows.covered is None:
         return ()
-    panes = pieces.slices(layout, layout.pane, *windows.covered)
-    sums = np.concatenate(([0], np.cumsum(panes.events)))
     starts, ends = (
         windows.table[name].cast(pa.int64()).to_numpy() for name in ("window_start", "window_end")
     )
-    now = sums[np.searchsorted(panes.starts, ends)] - sums[np.searchsorted(panes.starts, starts)]
+    now = pieces.slices(layout, layout.pane, *windows.covered).counts(starts, ends)
     gone = pieces.extent(layout).dropped
     unknown = starts < (starts[0] if gone is None else gone)
     behind = int(((now > windows.table["events"].to_numpy()) | unknown).sum())
