@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Ragged, frozen
+from muntin.segments.columns import Ragged, frozen, lists, numbers
 from muntin.segments.kernels.streams import CODED_SHARE
-from muntin.segments.streams import StreamReader, StreamWriter
+from muntin.segments.streams import _ENTRIES, ALIKE, DIFFERENCES_MIN, StreamReader, StreamWriter
 from muntin.summaries.order_keys import to_keys
 
 LEFT = 1 << 20
@@ -134,3 +134,70 @@ def test_codes_that_lie_are_refused() -> None:
                 read(lying, payload, 40)
         else:  # where nothing can be coded the mark says nothing
             assert np.array_equal(read(lying, payload, 40).items, rows.items)
+
+
+FORMS: dict[str, Any] = {
+    "nulls": ("int64", False, 1, False),
+    "items": ("int64", False, 3, False),
+    "weights": ("int64", False, 3, False),
+    "total": ("int64", False, 1, True),
+}
+
+
+@given(
+    rows=st.sampled_from([0, 1, DIFFERENCES_MIN - 1, DIFFERENCES_MIN, 2_000]),
+    seed=st.integers(0, 99),
+    nulls=st.sampled_from([0.0, 0.3, 1.0]),
+    apart=st.sampled_from([0.0, 0.2, 0.9]),
+    most=st.sampled_from([3, 300, 1 << 62]),
+)
+def test_numbers_that_are_those_of_others_come_back(
+    rows: int, seed: int, nulls: float, apart: float, most: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    events = frozen(rng.integers(1, 5, rows))
+    absent = frozen(np.where(rng.random(rows) < nulls, events, 0))
+    sizes = np.where(rng.random(rows) < apart, rng.integers(0, 9, rows), events - absent)
+    items = np.arange(sizes.sum())
+    total = np.where(rng.random(rows) < apart, rng.integers(-most, most, rows), events - absent)
+    states = {
+        "nulls": absent,
+        "items": ragged(sizes, items),
+        "weights": ragged(sizes, items % 7),
+        "total": frozen(total),
+    }
+    writer = StreamWriter()
+    writer.columns(states, FORMS, events)
+    directory, payload = map(memoryview, writer.written())
+    reader = StreamReader(directory, payload)
+    found = reader.columns(events, FORMS, LEFT)
+    reader.done()
+    assert np.array_equal(numbers(found["nulls"]), absent if absent.any() else [])
+    assert np.array_equal(found["total"], total)
+    for name in ("items", "weights"):
+        column = lists(found[name], rows)
+        assert np.array_equal(column.sizes, sizes)
+        assert np.array_equal(column.items, states[name].items)
+
+
+@pytest.mark.parametrize(("like", "form"), [(0, ALIKE), (1, ALIKE + 1)])
+def test_sizes_that_are_known_take_no_bytes(like: int, form: int) -> None:
+    """Of lists as long as a row has events, or as the list before."""
+    rng = np.random.default_rng(0)
+    events, others = (frozen(rng.integers(1, 1 << 10, 100)) for _ in range(2))
+    first, last = (
+        ragged(sizes, np.zeros(sizes.sum())) for sizes in (others, [events, others][like])
+    )
+    writer = StreamWriter()
+    writer.columns({"nulls": None, "items": first, "weights": last, "total": None}, FORMS, events)
+    lines = np.frombuffer(writer.written()[0], _ENTRIES)
+    assert lines["width"][[1, 4]].tolist() == [2, 0]
+    assert lines["form"][[1, 4]].tolist() == [0, form]
+
+
+@pytest.mark.parametrize("form", range(1, 8))
+def test_a_form_that_a_stream_cannot_have_is_refused(form: int) -> None:
+    directory, payload = written(ragged([1] * 9, [5] * 9))
+    directory[0] = form  # of the sizes, of which the reader knows no others
+    with pytest.raises(CorruptSummary, match="decimals" if form < ALIKE else f"form {form}"):
+        read(directory, payload, 9)

@@ -26,7 +26,7 @@ import google_crc32c
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.segments.algebra import Algebra, Shape
+from muntin.segments.algebra import Algebra
 from muntin.segments.checks import check_segment, check_table
 from muntin.segments.columns import Ragged, frozen, laid_out
 from muntin.segments.key_streams import read_keys, read_text, write_keys, write_text
@@ -35,7 +35,7 @@ from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
 from muntin.segments.streams import Form, StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
-from muntin.segments.texts import Coded, Texts, coded
+from muntin.segments.texts import Texts, coded
 from muntin.summaries.envelope import canonical, crc_of
 
 MAGIC, VERSION = b"MSEG", 1
@@ -79,17 +79,20 @@ def encode(segment: Segment) -> bytes:
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)
     tables, nbytes = [], segment.nbytes
-    shapes = segment.algebra.columns().items()
-    forms = [(name, one.doubles, one.dtype == "int64", one.streams) for name, one in shapes]
+    forms = _forms(segment.algebra)
     texts = coded([keys for table in segment.tables for keys in table.dictionaries])
     for shared in texts.values():
         write_text(rest, shared.values)
         nbytes += shared.nbytes
     for table in segment.tables:
         index.numbers(_steps(table.slices))
-        index.numbers(table.starts[1:] - table.starts[:-1])
+        sizes = table.starts[1:] - table.starts[:-1]
+        index.numbers(sizes)
         tables.append(_described(table))
-        nbytes += _write_table(rest, table, forms, texts)
+        nbytes += sum(write_keys(rest, keys, texts) for keys in table.dictionaries)
+        rest.lists(Ragged(table.starts, table.key), False, sizes)
+        rest.numbers(table.events, *_alike(segment.events, len(table)))
+        rest.columns(table.states, forms, table.events)
     if nbytes > DECODED_BYTES_MAX // 2:
         raise BadArgument(
             f"{segment.rows:,} rows of {segment.algebra.kind} take {nbytes:,} bytes in one piece; "
@@ -139,19 +142,17 @@ def _described(table: Table) -> dict[str, Any]:
     return described
 
 
-def _write_table(
-    out: StreamWriter,
-    table: Table,
-    forms: list[tuple[str, bool, bool, int]],
-    texts: dict[str, Coded],
-) -> int:
-    """Returns the bytes of the keys' texts, but for those in `texts`."""
-    nbytes = sum(write_keys(out, keys, texts) for keys in table.dictionaries)
-    out.lists(Ragged(table.starts, table.key))
-    out.numbers(table.events)
-    for name, doubles, keys, streams in forms:
-        out.column(table.states[name], doubles, keys, streams)
-    return nbytes
+def _forms(algebra: Algebra) -> dict[str, Form]:
+    """Of each column of the states."""
+    return {
+        name: (shape.dtype, shape.doubles, shape.streams, shape.required)
+        for name, shape in algebra.columns().items()
+    }
+
+
+def _alike(events: np.ndarray, rows: int) -> tuple[np.ndarray, ...]:
+    """Events of each slice, where a table has one row of each."""
+    return (events,) if len(events) == rows else ()
 
 
 def read_index(data: bytes | memoryview) -> Index:
@@ -198,11 +199,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     (expected,) = _CRC.unpack(view[-_CRC.size :])
     if crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
-    shapes = index.algebra.columns()
-    forms = {
-        name: (shape.dtype, shape.doubles, shape.streams, shape.required)
-        for name, shape in shapes.items()
-    }
+    forms = _forms(index.algebra)
     tables = []
     budget = DECODED_BYTES_MAX
     texts = {
@@ -211,9 +208,9 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     }
     for (by, slices, rows), entry in zip(index.tables, header["tables"], strict=True):
         if keys is not None and by not in keys:
-            reader.skip(_streams(entry, shapes, texts))
+            reader.skip(_streams(entry, forms, texts))
             continue
-        table = _read_table(reader, entry, slices, rows, forms, texts, budget)
+        table = _read_table(reader, entry, slices, rows, index.events, forms, texts, budget)
         budget -= table.nbytes
         check_table(table, index.limit, index.shard)
         index.algebra.check(table)
@@ -364,9 +361,9 @@ def _slices(reader: StreamReader, count: int) -> np.ndarray:
     return frozen(slices)
 
 
-def _streams(entry: dict[str, Any], shapes: dict[str, Shape], texts: Mapping[str, Texts]) -> int:
+def _streams(entry: dict[str, Any], forms: dict[str, Form], texts: Mapping[str, Texts]) -> int:
     """How many streams a table has."""
-    count = 4 + sum(shape.streams for shape in shapes.values())
+    count = 4 + sum(streams for _, _, streams, _ in forms.values())
     for names, types, _ in _dictionaries(entry):
         for name, kind in zip(names, types, strict=True):
             own = kind == "binary" or (kind == "string" and name not in texts)
@@ -388,6 +385,7 @@ def _read_table(
     entry: dict[str, Any],
     slices: np.ndarray,
     sizes: np.ndarray,
+    all_events: np.ndarray,
     forms: dict[str, Form],
     texts: Mapping[str, Texts],
     left: int,
@@ -402,11 +400,11 @@ def _read_table(
         read_keys(reader, names, types, _size(size, "keys"), texts, left)
         for names, types, size in _dictionaries(entry)
     ]
-    key = reader.lists(len(slices), "int64", False, 8 * rows)
+    key = reader.lists(len(slices), "int64", False, 8 * rows, sizes)
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
-    events = reader.numbers(rows)
-    states = reader.columns(rows, forms, left)
+    events = reader.numbers(rows, *_alike(all_events, rows))
+    states = reader.columns(events, forms, left)
     return Table(keys, slices, starts, key.items, events, states, *items)
 
 

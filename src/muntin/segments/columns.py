@@ -32,7 +32,7 @@ class Ragged:
     @property
     def sizes(self) -> np.ndarray:
         """Items of each row: int64[rows]."""
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]
 
 
 Column = np.ndarray | Ragged | None

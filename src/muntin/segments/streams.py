@@ -5,6 +5,8 @@ same numbers give the same bytes (of one release of zstd):
 
     numbers      less the smallest, in the fewest of 0, 1, 2, 4 and 8 bytes
     decimals     doubles that are whole in units of 1, 1/10, 1/100 or 1/1000, as such integers
+    differences  to numbers that were written before, where most are equal: the items of a row are
+                 often as many as its events
 
 Lists (the items of rows, the keys of slices) are three streams: sizes, first items, and steps
 from item to item, which are small where lists are sorted. Items that come again and again are
@@ -13,21 +15,24 @@ written as their numbers among the different ones, which are a fourth stream the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Column, Ragged, frozen, laid_out, starts_of
+from muntin.segments.columns import Column, Ragged, States, frozen, laid_out, starts_of
 from muntin.segments.kernels import streams as kernels
 
 LEVEL = 1
 COMPRESS_BYTES_MIN = 256  # below, zstd takes longer to begin than it saves
+PLANE_BYTES_MIN = 1024  # below, bytes of different places are compressed together
+DIFFERENCES_MIN = 64  # fewer numbers are written as they are
 SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
-PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale
+PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale, or ALIKE + that of others
+ALIKE = 1 + len(SCALES)
 _SHORT = ("form", "u1"), ("width", "u1"), ("compressed", "u1"), ("coded", "u1")
 _ENTRIES = np.dtype([*_SHORT, ("base", "<i8"), ("numbers", "<u8"), ("stored", "<u8")])
 _COMPRESSED, _CODED, _NUMBERS, _STORED = 2, 3, 5, 6
@@ -53,9 +58,9 @@ class StreamWriter:
         """Lines of first items that are codes."""
         self._count = 0
 
-    def numbers(self, values: np.ndarray) -> None:
-        """int64[n]"""
-        self._put(values)
+    def numbers(self, values: np.ndarray, *known: np.ndarray) -> None:
+        """int64[n]; `known`: int64[n] each, which the reader has by then."""
+        self._put(*_differences(values, known))
 
     def doubles(self, bits: np.ndarray, keys: bool = False) -> None:
         """Doubles' bits, or their keys of `order_keys`: int64[n]."""
@@ -65,25 +70,32 @@ class StreamWriter:
         """uint8[n]"""
         self._put(values)
 
-    def column(self, column: Column, doubles: bool, keys: bool, streams: int) -> None:
-        """A column of states; see `StreamReader.columns`. Zeros are not written."""
-        if column is None:
-            self._count += streams
-        elif isinstance(column, Ragged):
-            self.lists(column, doubles and keys)
-        elif not doubles and column.dtype != np.uint8:
-            self._put(column, PLAIN, True)
-        elif not column.any():
-            self._count += streams
-        elif doubles:
-            self.doubles(frozen(column.view(np.int64)), keys)
-        else:
-            self.raw(column)
+    def columns(self, states: States, forms: Mapping[str, Form], events: np.ndarray) -> None:
+        """Columns of states; see `StreamReader.columns`. Zeros are not written."""
+        known = [events]
+        for name, (dtype, doubles, streams, _) in forms.items():
+            column = states[name]
+            if column is None:
+                self._count += streams
+            elif isinstance(column, Ragged):
+                self.lists(column, doubles, *known)
+                known[1:] = [column.sizes]
+            elif not doubles and dtype != "uint8":
+                values, form = _differences(column, known)
+                self._put(values, form, form == PLAIN)
+                if name == "nulls":
+                    known = [events - column]
+            elif not column.any():
+                self._count += streams
+            elif doubles:
+                self.doubles(frozen(column.view(np.int64)), dtype == "int64")
+            else:
+                self.raw(column)
 
-    def lists(self, column: Ragged, keys: bool = False) -> None:
+    def lists(self, column: Ragged, keys: bool = False, *known: np.ndarray) -> None:
         """Sizes, then first items and steps; bytes as they are."""
-        sizes = column.starts[1:] - column.starts[:-1]
-        self.numbers(sizes)
+        sizes = column.sizes
+        self.numbers(sizes, *known)
         items, form = column.items, PLAIN
         if items.dtype == np.uint8:
             self.raw(items)
@@ -123,7 +135,13 @@ class StreamWriter:
             view, at = planes.data, 0
             for i in np.flatnonzero(lines["stored"] >= COMPRESS_BYTES_MIN).tolist():
                 begin, end = ends[i - 1] if i else 0, ends[i]
-                packed = _codec.compress(view[begin:end], asbytes=True)
+                size = int(lines["numbers"][i])  # of a plane: bytes of one place are alike
+                if size < PLANE_BYTES_MIN:
+                    size = end - begin
+                packed = b"".join(
+                    _codec.compress(view[plane : plane + size], asbytes=True)
+                    for plane in range(begin, end, size)
+                )
                 if len(packed) < end - begin:
                     lines["compressed"][i], lines["stored"][i] = 1, len(packed)
                     payload += [view[at:begin], packed]
@@ -160,6 +178,16 @@ def _narrowed(streams: tuple[np.ndarray, ...], spare: np.ndarray, lines: np.ndar
     lines["width"], lines["base"], lines["numbers"] = widths, bases, counts
     lines["stored"] = widths * counts
     return planes
+
+
+def _differences(values: np.ndarray, known: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
+    """Values, or what they are more than others (wrapping), and the form."""
+    if len(values) < DIFFERENCES_MIN:
+        return values, PLAIN
+    for at, others in enumerate(known):
+        if 2 * np.count_nonzero(values == others) > len(values):
+            return values - others, ALIKE + at
+    return values, PLAIN
 
 
 def _decimals(bits: np.ndarray, keys: bool) -> tuple[np.ndarray, int] | None:
@@ -217,9 +245,11 @@ class StreamReader:
         rest, self._at = self._payload[self._at :], len(self._payload)
         return rest
 
-    def numbers(self, count: int) -> np.ndarray:
-        """int64[count]"""
-        values, form = self._take(count)
+    def numbers(self, count: int, *known: np.ndarray) -> np.ndarray:
+        """int64[count]; `known` as they were written."""
+        values, form = self._take(count, ALIKE + len(known))
+        if form >= ALIKE:
+            return frozen(values + known[form - ALIKE])
         if form != PLAIN:
             raise CorruptSummary("segment: integers that are written as decimals")
         return frozen(values)
@@ -240,9 +270,14 @@ class StreamReader:
             raise CorruptSummary("segment: bytes that are written as numbers")
         return frozen(planes.copy())  # a view would hold the payload of all streams
 
-    def columns(self, rows: int, forms: Mapping[str, Form], left: int) -> dict[str, Column]:
-        """The columns of states of so many rows, with lists of `left` bytes at most each."""
+    def columns(self, events: np.ndarray, forms: Mapping[str, Form], left: int) -> States:
+        """The columns of states of rows of so many events, with lists of `left` bytes at most each.
+
+        Numbers of a row may be written as what they are more than its events that are no nulls, or
+        more than the items of the list before.
+        """
         states: dict[str, Column] = {}
+        rows, known = len(events), [events]
         for name, (dtype, doubles, streams, required) in forms.items():
             at = self._next
             if rows and at < len(self._lines) and self._lines[at][_NUMBERS] == 0:
@@ -251,18 +286,23 @@ class StreamReader:
                     raise CorruptSummary("segment: a column that is absent has streams")
                 states[name] = frozen(np.zeros(rows, dtype)) if required else None
             elif streams > 1:
-                column = self.lists(rows, dtype, doubles, left)
+                column = self.lists(rows, dtype, doubles, left, *known)
                 states[name] = column if len(column.items) else None
+                known[1:] = [column.sizes]
             elif dtype == "uint8":
                 states[name] = self.raw(rows)
             elif dtype == "float64":
                 states[name] = frozen(self.doubles(rows).view(np.float64))
+            elif doubles:
+                states[name] = self.doubles(rows, True)
             else:
-                states[name] = self.doubles(rows, True) if doubles else self.numbers(rows)
+                states[name] = column = self.numbers(rows, *known)
+                if name == "nulls":
+                    known = [events - column]
         return states
 
-    def lists(self, rows: int, dtype: str, keys: bool, left: int) -> Ragged:
-        sizes = self.numbers(rows)
+    def lists(self, rows: int, dtype: str, keys: bool, left: int, *known: np.ndarray) -> Ragged:
+        sizes = self.numbers(rows, *known)
         starts = laid_out(sizes, left // np.dtype(dtype).itemsize)
         if starts is None:
             raise CorruptSummary("segment: the length of a list is impossible")
@@ -296,7 +336,8 @@ class StreamReader:
             raise CorruptSummary("segment: a list has an item that is none of the different ones")
         return form
 
-    def _take(self, count: int) -> tuple[np.ndarray, int]:
+    def _take(self, count: int, forms: int = ALIKE) -> tuple[np.ndarray, int]:
+        """The next stream, which has one of the first `forms`."""
         at = self._next
         begin, end = self._starts[at : at + 2] if at < len(self._starts) - 1 else (0, 0)
         if count and end - begin == count:
@@ -308,7 +349,7 @@ class StreamReader:
             values = np.empty(count, np.int64)
             if width in _WIDTHS:
                 kernels.widen(planes, base, width, values)
-        if width not in _WIDTHS or form > len(SCALES):
+        if width not in _WIDTHS or form >= forms:
             raise CorruptSummary(f"segment: a stream of form {form}, {width} bytes")
         return values, form
 
