@@ -1,4 +1,4 @@
-"""Arrays to bytes and back: narrowed, byte by byte in rows of their own, compressed once.
+"""Arrays to bytes and back: narrowed, and each byte's place compressed in a row of its own.
 
 A stream is an array of int64 under one of these forms, chosen by the numbers alone, so that the
 same numbers give the same bytes (of one release of zstd):
