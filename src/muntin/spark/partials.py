@@ -33,7 +33,7 @@ from muntin.spark.sequencing import Sequencer
 CORRUPT_COLUMN = "_muntin_malformed"
 """Where Spark's readers put the text of a record that does not parse."""
 WHY_COLUMN = "_muntin_why"
-"""Why it does not, where the reader is one of ours."""
+"""Why it does not, where the reader is one of ours; alone where the text is not known."""
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 BUFFERED_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
@@ -117,9 +117,12 @@ class TaskFold:
         unit, latest = self._plan.unit, self._plan.latest
         self.tally.doubt.add(doubt_of(batch.column(self._plan.time), times, unit, latest))
         bad = (times < 0) | (times > self._plan.latest)
-        malformed = _valid(batch, CORRUPT_COLUMN)
-        if malformed is not None:
-            bad |= malformed
+        malformed = np.zeros(batch.num_rows, bool)
+        for mark in (CORRUPT_COLUMN, WHY_COLUMN):
+            marked = _valid(batch, mark)
+            if marked is not None:
+                malformed |= marked
+        bad |= malformed
         refused = list(self._refused(batch))
         for _, mask, _ in refused:
             bad |= mask
@@ -208,7 +211,7 @@ class TaskFold:
         batch: pa.RecordBatch,
         times: np.ndarray,
         rows: np.ndarray,
-        malformed: np.ndarray | None,
+        malformed: np.ndarray,
         refused: Sequence[Refused],
         place: Place,
     ) -> None:
@@ -223,11 +226,11 @@ class TaskFold:
                 beside = (CORRUPT_COLUMN, WHY_COLUMN)
                 record = record.select([n for n in record.schema.names if n not in beside])
             shown, raw = shown_record(record)
-            if malformed is not None and malformed[row]:
+            if malformed[row]:
                 why = reason or "the record does not parse as the source's format"
                 reason, detail = "malformed", why
-                came = shown_value(text) or ""  # "" of rows that parse, in a file of others
-                raw = came.encode("utf-8", "replace")[:RAW_BYTES_MAX] or raw
+                came = shown_value(text)  # None of rows that parse, in a file of others
+                raw = raw if came is None else came.encode("utf-8", "replace")[:RAW_BYTES_MAX]
             elif 0 <= times[row] <= self._plan.latest:
                 column, why = next((c, why) for c, mask, why in refused if mask[row])
                 reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"

@@ -121,11 +121,15 @@ def _without_replaced(
     return _malformed(batch, found, _NOT_UTF8) if found.any() and known[path] else batch
 
 
-def _malformed(batch: pa.RecordBatch, rows: np.ndarray, why: str, text: str = "") -> pa.RecordBatch:
+def _malformed(
+    batch: pa.RecordBatch, rows: np.ndarray, why: str, text: str | None = None
+) -> pa.RecordBatch:
     """These rows marked, with the reason, and their text where it is known."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     none = pa.nulls(batch.num_rows, pa.string())
     for name, said in ((CORRUPT_COLUMN, text), (WHY_COLUMN, why)):
+        if said is None:
+            continue
         columns[name] = pc.if_else(pa.array(rows), pa.scalar(said), columns.get(name, none))
     return pa.RecordBatch.from_pydict(columns)
 
