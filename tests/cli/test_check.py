@@ -202,6 +202,10 @@ def test_kafka_needs_servers_a_topic_and_columns_of_its_value(check):
     code, told = check(kafka.replace("subscribe: x}", "subscribe: x, startingOffsets: erliest}"))
     assert code == 1
     assert "source.startingOffsets: 'erliest' is none; did you mean 'earliest'?" in told
+    code, told = check(kafka.replace("subscribe: x}", "SUBSCRIBE: x, maxOffsetsPerTrigger: 0}"))
+    assert code == 1
+    assert "source.maxOffsetsPerTrigger: '0' is no whole number above 0" in told
+    assert "topic" not in told
     value = "subscribe: x, value: {schema: 'time timestamp, area int'}}"
     code, told = check(kafka.replace("subscribe: x}", value).replace("[topic]", "[aera]"))
     assert code == 1

@@ -144,13 +144,22 @@ def test_value_and_jars_are_for_kafka_only():
         pipeline({"format": "csv", "value": {"schema": "a int"}})
 
 
-@pytest.mark.parametrize("servers", ["127.0.0.1:1", "no.such.host.invalid:9092,x", "[::1]:1"])
-def test_no_broker_is_told_before_spark_starts(servers, tmp_path):
+@pytest.mark.parametrize(
+    ("servers", "more", "said"),
+    [
+        ("127.0.0.1:1", {}, r"kafka\.bootstrap\.servers: no broker is there \("),
+        ("no.such.host.invalid:9092,x", {}, r"kafka\.bootstrap\.servers: no broker is there \("),
+        ("PLAINTEXT://[::1]:1", {}, r"no broker is there \(PLAINTEXT://\[::1\]:1: \[Errno (?!-)"),
+        ("", {"maxOffsetsPerTrigger": "0"}, r"maxOffsetsPerTrigger: '0' is no whole number above"),
+    ],
+)
+def test_what_cannot_run_is_told_before_spark_starts(servers, more, said, tmp_path):
     spec = pipeline(
-        {"kafka.bootstrap.servers": servers, "value": {"schema": "time timestamp, area int"}},
+        more
+        | {"kafka.bootstrap.servers": servers, "value": {"schema": "time timestamp, area int"}},
         ledger=f"sqlite:///{tmp_path}/orders.db",
     )
-    with pytest.raises(SourceError, match=r"kafka\.bootstrap\.servers: no broker is there \("):
+    with pytest.raises(SourceError, match=said):
         muntin.stream(None, spec)
     assert not list(tmp_path.iterdir())
 

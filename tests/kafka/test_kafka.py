@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ WRONG = [
     b"not json",
     b'{"time": "noon", "area": 1, "fare": 1}',
     b'\xff{"area": 1}',
+    b"",
 ]
 
 
@@ -138,18 +140,19 @@ def oracle(numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
 def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path):
     options = {"bootstrap.servers": broker.servers}
     first = orders(range(400))
-    assert produce([*first[:300], *WRONG, *first[300:]], "orders", options).sent == 405
+    assert produce([*first[:300], *WRONG, *first[300:]], "orders", options).sent == 400 + len(WRONG)
     plain = spec_of("plain", broker, tmp_path)
     with_fields = spec_of("fields", broker, tmp_path, fields={"twice": "fare * 2"})
     with_fields["summaries"]["orders"]["indicators"] = ["fare", "twice"]
 
     stream = run(plain)
     assert counted(stream) == oracle(range(400))
-    assert (stream.progress.read, stream.progress.rejected) == (405, len(WRONG))
+    assert (stream.progress.read, stream.progress.rejected) == (400 + len(WRONG), len(WRONG))
     assert lag_of(stream.query.lastProgress) == {"orders": {"0": 0, "1": 0}}
     kept = {bytes(r.raw): r for _, r in stream.ledger.rejected("plain")}
     assert {r.reason for r in kept.values()} == {"malformed"}
     assert kept[WRONG[0]].detail == "column 'area': \"x\" is not int"
+    assert kept[b""].detail == "not JSON: Expecting value: line 1 column 1 (char 0)"
     assert kept[b'\\xff{"area": 1}'].detail == "byte 0 is not UTF-8"
     for record in kept.values():
         assert record.place.startswith(("orders[0]@", "orders[1]@"))
@@ -233,6 +236,14 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path, monkeypatc
     with pytest.raises(SourceError, match=r"SaslAuthenticationException.*SCRAM-SHA-512") as refused:
         muntin.summarize(None, spec | {"ledger": "memory://wrong"})
     assert "wr0ng-77" not in str(refused.value)
+    for name, value, said in (
+        ("kafka.ssl.truststore.location", "/no/ca.pem", "NoSuchFileException: /no/ca.pem"),
+        ("kafka.sasl.jaas.config", login.replace('"${env:KAFKA_PASSWORD}"', f"a {PASSWORD}"),
+         "Value not specified for key '***' in JAAS config"),
+    ):  # fmt: skip
+        wrong = spec["source"] | {"options": options | {name: value}}
+        with pytest.raises(SourceError, match=re.escape(said)):
+            muntin.summarize(None, spec | {"ledger": "memory://login", "source": wrong})
     plain = {n: v for n, v in options.items() if not n.startswith(("kafka.sa", "kafka.se"))}
     monkeypatch.setattr(kafka, "ANSWER_SECONDS", 2)
     with pytest.raises(SourceError, match=r"no answer within 2 s: is kafka\.security\.protocol"):

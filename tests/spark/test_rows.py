@@ -59,6 +59,11 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
             "got erliest",
         ),
         (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Name all.\nThere: Set(a-0)"
+            " SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: a",
+            "Name all. There: Set(a-0)",
+        ),
+        (
             "[STREAM_FAILED] Query [id = 1] ended: [NOT_GOOD.AT_ALL] It is not.",
             "[NOT_GOOD.AT_ALL] It is not.",
         ),
@@ -77,6 +82,10 @@ def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
     if said == "got erliest":
         problem._stackTrace = "\tat a.b\nCaused by: java.nio.NoSuchFileException: /nowhere.pem\n"
         assert reason(problem) == f"{said}: NoSuchFileException: /nowhere.pem"
+        problem._stackTrace = (
+            "\tat a.b\nCaused by: java.lang.IllegalArgumentException: got erliest\n"
+        )
+        assert reason(problem) == said
 
 
 def test_a_row_that_ends_the_run_is_told_with_what_does_not_make_sums_wrap():

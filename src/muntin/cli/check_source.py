@@ -21,7 +21,7 @@ from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.kafka import columns_of
-from muntin.spark.options import mistyped
+from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.source import NO_SUCH_COLUMN
 from muntin.spec import Pipeline, SourceSpec, format_of
 
@@ -77,11 +77,12 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
             "A source of a package of yours goes by the name of its class, with dots"
         )
     yield from mistyped(source)
+    yield from wrong_counts(source)
     if source.format == "kafka":
-        ways = ("subscribe", "subscribePattern", "assign")
+        ways = ("subscribe", "subscribepattern", "assign")
         if "kafka.bootstrap.servers" not in source.options:
             yield "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
-        if source.options.keys().isdisjoint(ways):
+        if {name.lower() for name in source.options}.isdisjoint(ways):
             yield "source: the topic is missing: write for example subscribe: orders"
         for name, value in source.options.items():
             is_json = value.lstrip().startswith("{")

@@ -135,10 +135,11 @@ def reason(problem: Exception) -> str:
     if causes and (not said or said[0].endswith("awaitResult:")):
         said = causes[-1:]
     line = said[0] if said else type(problem).__name__
-    if _QUERY.match(line):
-        line = _QUERY.sub("", line).partition(" SQLSTATE")[0]
+    if _QUERY.match(line):  # of several lines, perhaps
+        whole = re.split(r" SQLSTATE|\n=== |\n\s+at ", text[text.index(line) :])[0]
+        line = _QUERY.sub("", " ".join(whole.split()))
         causes = _CAUSE.findall(str(getattr(problem, "_stackTrace", "")))  # as PySpark has it
-        if causes and causes[-1] not in line:
+        if causes and causes[-1].partition(": ")[2] not in line:
             line += f": {causes[-1]}"
     return _cut(line)
 

@@ -25,6 +25,7 @@ from muntin.spark.places import FILE, reader_of_files
 from muntin.spark.session import is_classic
 from muntin.spark.values import JsonValues, Parsed, value_schema
 from muntin.spec import Pipeline, SourceSpec, ValueSpec
+from muntin.spec_secrets import hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +44,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15
 ALL = "all"  # of a topic's partitions
 _SHOWN_BYTES = 4_000  # of a malformed value
+_PART_OF_LOGIN = re.compile(r"'.*'(?= in JAAS config$)", re.DOTALL)  # such as of a password
 _WRONG_OPTION = (ValueError, TypeError, AttributeError, re.error)
 
 Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
@@ -73,7 +75,7 @@ def check_servers(servers: str, option: str) -> None:
         raise SourceError(f"{option} is missing: write for example localhost:9092")
     why = ""
     for server in given:
-        host, _, port = server.rpartition(":")
+        host, _, port = server.rpartition("://")[2].rpartition(":")  # clients take PLAINTEXT://
         if not port.isdecimal():
             why = f"{server}: write host:port, such as localhost:9092"
             continue
@@ -116,8 +118,11 @@ def ids_of(spark: SparkSession, source: SourceSpec | None) -> dict[str, Any]:
         topics = {name: str(listed[name].topicId()) for name in listed if named_by(name)}
         return {"cluster": cluster, "topics": topics}
     except Py4JJavaError as problem:
-        cause = problem.java_exception.getCause() or problem.java_exception
+        cause = problem.java_exception
+        while cause.getCause() is not None:  # "Failed to create new NetworkClient" tells nothing
+            cause = cause.getCause()
         said = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+        said = _PART_OF_LOGIN.sub("'***'", hide_secrets(said, source.options))
         if said.startswith("TimeoutException"):
             said = (
                 f"no answer within {ANSWER_SECONDS} s: is kafka.security.protocol the listener's? "

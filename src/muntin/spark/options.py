@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from muntin.errors import closest
@@ -42,6 +43,16 @@ KNOWN = {
         subscribePattern
     """,
 }
+
+_COUNTS = "maxoffsetspertrigger", "minoffsetspertrigger", "maxrecordsperpartition", "minpartitions"
+
+
+def wrong_counts(source: SourceSpec) -> Iterator[str]:
+    """A line for each number of Kafka's source that is none: by a limit of 0 Spark takes nothing,
+    and a run that should take all that is there ends well."""
+    for name, value in source.options.items() if source.format == "kafka" else ():
+        if name.lower() in _COUNTS and not re.fullmatch(r"\+?0*[1-9][0-9]*", value):
+            yield f"source.{name}: {value!r} is no whole number above 0"
 
 
 def mistyped(source: SourceSpec) -> Iterator[str]:

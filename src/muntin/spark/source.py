@@ -25,7 +25,7 @@ from muntin.spark.files import (
     partitions_of,
 )
 from muntin.spark.kafka import KEPT_COLUMNS, check_broker, ids_of, named, parsed
-from muntin.spark.options import mistyped
+from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
 from muntin.spark.session import check_startable, is_classic, is_elsewhere
@@ -162,12 +162,14 @@ def check_source(source: SourceSpec | None) -> SourceSpec:
     Raises
     ------
     SpecError, SourceError
-        There is none, as `check_path` and `check_broker`, or Spark has no Java.
+        There is none, as `check_path` and `check_broker`, an option is wrong, or Spark has no Java.
     """
     if source is None:
         raise SpecError("source: is missing: name one, or give a DataFrame")
     for line in mistyped(source):
         _LOG.warning("%s", line)
+    for line in wrong_counts(source):
+        raise SourceError(line)
     check_path(source)
     check_broker(source)
     check_startable()
