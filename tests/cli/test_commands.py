@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import sqlite3
 import sys
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from muntin.errors import SourceError
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
 from muntin.progress import Progress
+from muntin.spark import java
 from muntin.spec import Pipeline
 from tests.pipeline.support import events, pipeline, run
 
@@ -196,6 +198,37 @@ def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     assert "WRONG" in out
     assert "remedy:" in out
     assert str(tmp_path) in out
+    command = tmp_path / "bin" / "java"
+    command.parent.mkdir()
+    said = 'Picked up JAVA_TOOL_OPTIONS: -Dx="21"\nopenjdk version "1.8.0_402"'
+    command.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    command.chmod(0o755)
+    _, out, _ = muntin("doctor")
+    assert re.search("WRONG  Java 8 .*\n +remedy: .* and unset JAVA_HOME", out)
+
+
+def test_doctor_looks_at_the_spark_that_would_start(muntin, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert f"WRONG  SPARK_HOME={tmp_path} holds no Spark\n" in muntin("doctor")[1]
+    for there in ("bin/spark-submit", "jars/spark-core_2.12-3.5.1.jar"):
+        (tmp_path / there).parent.mkdir()
+        (tmp_path / there).touch()
+    said = f"SPARK_HOME={tmp_path} holds Spark 3.5.1, and pyspark is {version('pyspark')}"
+    assert f"WRONG  {said}\n       remedy: unset SPARK_HOME" in muntin("doctor")[1]
+    java.check_java.cache_clear()
+    with pytest.raises(SourceError, match=f"^{re.escape(said)}: unset SPARK_HOME"):
+        java.check_java()
+
+
+def test_doctor_imports_what_is_installed(monkeypatch):
+    broken = "libfoo.so.1: cannot open shared object file"
+
+    def missing(name):
+        raise ImportError(broken)
+
+    monkeypatch.setattr(doctor, "import_module", missing)
+    found = [what for good, what, _ in doctor.findings() if not good]
+    assert f"duckdb {version('duckdb')}: cannot be imported: {broken}" in found
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,15 +63,23 @@ def findings() -> Iterator[Finding]:
 
 
 def _java() -> Iterator[Finding]:
-    from muntin.spark.java import JAVA_MIN, java_remedy, java_version
+    from muntin.spark.java import (
+        JAVA_MIN,
+        UNSET_SPARK_HOME,
+        java_remedy,
+        java_version,
+        spark_home_problem,
+    )
 
     major, path = java_version()
     if major is None:
         home = os.environ.get("JAVA_HOME")
         what = f"Java: none at JAVA_HOME={home}" if home else "Java: none on the PATH"
-        yield False, what, java_remedy() + (" and unset JAVA_HOME" if home else "")
+        yield False, what, java_remedy()
     else:
         yield major >= JAVA_MIN, f"Java {major} ({path})", java_remedy()
+    if problem := spark_home_problem():
+        yield False, problem, UNSET_SPARK_HOME
 
 
 def _python() -> Finding:
@@ -130,9 +139,18 @@ def _package(wanted: Requirement) -> Finding:
         found = version(wanted.name)
     except PackageNotFoundError:
         return False, f"{wanted.name}: not installed", remedy
-    good = wanted.specifier.contains(found, prereleases=True)
     text = f"{wanted.name} {found}"
-    return good, text if good else f"{text}, and {wanted.specifier} is needed", remedy
+    if not wanted.specifier.contains(found, prereleases=True):
+        return False, f"{text}, and {wanted.specifier} is needed", remedy
+    try:
+        import_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
+    except Exception as problem:
+        anew = remedy.replace("install", "install --force-reinstall", 1)
+        return False, f"{text}: cannot be imported: {problem}", anew
+    return True, text, ""
+
+
+_MODULES = {"pyyaml": "yaml"}  # those that are imported by another name
 
 
 def _ledger(url: str) -> Iterator[Finding]:
@@ -165,10 +183,12 @@ def _port(port: int) -> Finding:
 
 
 def _folders() -> Iterator[tuple[str, Path]]:
-    from muntin.summaries.kernels import cache_folder
-
     yield "working folder, for ledgers and checkpoints", Path.cwd()
     yield "temporary folder, for Spark", Path(tempfile.gettempdir())
+    try:
+        from muntin.summaries.kernels import cache_folder
+    except Exception:
+        return  # of a package that cannot be imported, as was said
     yield "cache of compiled kernels", Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
 
 

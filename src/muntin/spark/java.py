@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from muntin.errors import SourceError
 
 JAVA_MIN = 17
+UNSET_SPARK_HOME = "unset SPARK_HOME: pyspark brings its own Spark"
 END_SECONDS = 8.0  # for Java to delete its temporary files
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 
@@ -71,16 +74,32 @@ def java_version() -> tuple[int | None, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None, command
-    for word in (said.stderr + said.stdout).split('"')[1::2]:
-        parts = word.split(".")
-        major = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
-        if major.isdigit():
-            return int(major), command
-    return None, command
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return (int(found[1]) if found else None), command
+
+
+def spark_home_problem() -> str:
+    """What is wrong with SPARK_HOME, whose Spark PySpark would start; "" where nothing is."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        return ""
+    if not Path(home, "bin", "spark-submit").exists():
+        return f"SPARK_HOME={home} holds no Spark"
+    from pyspark import __version__
+
+    for core in Path(home, "jars").glob("spark-core_*.jar"):
+        there = core.stem.split("-")[2]
+        if there.split(".")[:2] != __version__.split(".")[:2]:
+            return f"SPARK_HOME={home} holds Spark {there}, and pyspark is {__version__}"
+    return ""
 
 
 def java_remedy() -> str:
-    """The one command that installs Java on this platform."""
+    """The one command that installs Java on this platform, and has Spark find it."""
+    return _install() + (" and unset JAVA_HOME" if os.environ.get("JAVA_HOME") else "")
+
+
+def _install() -> str:
     if sys.platform == "darwin":
         return "brew install --cask temurin@17"  # a plain openjdk would not be on the PATH
     for tool, command in (
@@ -97,7 +116,9 @@ def java_remedy() -> str:
 
 @cache  # where there is one: to ask takes 0.1 s
 def check_java() -> None:
-    """SourceError where there is no Java that Spark can use."""
+    """SourceError where there is no Java that Spark can use, or another Spark."""
+    if problem := spark_home_problem():
+        raise SourceError(f"{problem}: {UNSET_SPARK_HOME}")
     major, path = java_version()
     if major is None:
         where = f" (JAVA_HOME points to {path})" if os.environ.get("JAVA_HOME") else ""
