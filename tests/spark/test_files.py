@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +47,35 @@ def test_a_pattern_names_files_and_folders(tmp_path):
     assert found(tmp_path, "[^x]") == found(tmp_path, "[!x]") == ["y"]
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path):
+def test_links_are_followed_and_circles_refused(tmp_path):
     laid(tmp_path, "data/a", "other/b", "other/c")
     (tmp_path / "data/d").symlink_to(tmp_path / "other")
     (tmp_path / "data/e").symlink_to(tmp_path / "other/c")
-    (tmp_path / "data/up").symlink_to(tmp_path / "data")
+    (tmp_path / "data/_up").symlink_to(tmp_path / "data")
     (tmp_path / "data/gone").symlink_to(tmp_path / "nowhere")
     assert found(tmp_path, "data") == ["data/a", "data/d/b", "data/d/c", "data/e"]
+    for there in (tmp_path, tmp_path / "data"):
+        (tmp_path / "other/up").unlink(missing_ok=True)
+        (tmp_path / "other/up").symlink_to(there)
+        for ask in (lambda path: found(path, "data"), lambda path: is_nested(path / "data")):
+            with pytest.raises(SourceError, match=r"data/d/up is a link to a folder .*: remove it"):
+                ask(tmp_path)
+
+
+def test_a_folder_that_cannot_be_read_is_told_and_one_that_is_gone_is_not(tmp_path, monkeypatch):
+    laid(tmp_path, "data/a", "data/shut/b")
+    listed, refusal = os.scandir, PermissionError
+
+    def scandir(folder):
+        if str(folder).endswith("shut"):
+            raise refusal(13, "no", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="data/shut"):
+        found(tmp_path, "data")
+    refusal = FileNotFoundError
+    assert found(tmp_path, "data") == ["data/a"]
 
 
 def test_files_without_a_byte_have_no_rows(tmp_path):

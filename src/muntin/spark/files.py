@@ -52,7 +52,13 @@ def for_spark(path: str) -> str:
 
 def files_at(path: Path) -> list[Path]:
     """The files of a folder, at any depth, that of a path, or those that a pattern names, and in
-    folders that it names; in order. What begins with _ or . is not for readers."""
+    folders that it names; in order. What begins with _ or . is not for readers.
+
+    Raises
+    ------
+    SourceError
+        A link to a folder in which it lies makes files without end of them.
+    """
     if path.is_file():
         return [path]
     return sorted({file for root in _roots(path) for file in _below(root)}, key=str)
@@ -119,15 +125,27 @@ def _roots(path: Path) -> Iterator[Path]:
 def _below(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = [n for n in folders if not (_is_hidden(n) or _is_above(Path(folder, n)))]
+    for folder, folders, names in os.walk(root, onerror=_unless_gone, followlinks=True):
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        if above := next((n for n in folders if _is_above(Path(folder, n))), None):
+            raise SourceError(
+                f"{folder}/{above} is a link to a folder in which it lies, and Spark would read "
+                "each file again and again: remove it"
+            )
         files = (Path(folder, name) for name in names if not _is_hidden(name))
         yield from (file for file in files if file.is_file())
 
 
+def _unless_gone(problem: OSError) -> None:
+    """Of a folder that cannot be read, files would be missing without a word."""
+    if not isinstance(problem, FileNotFoundError):
+        raise problem
+
+
 def _is_above(folder: Path) -> bool:
-    """Is it a link to a folder in which it lies?"""
-    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+    """Is it a link to a folder in which it lies, perhaps by other links?"""
+    there = folder.resolve() if folder.is_symlink() else None
+    return there is not None and any(p.resolve().is_relative_to(there) for p in folder.parents)
 
 
 def _is_partition(name: str) -> bool:
