@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from muntin import storage
+from tests.disks import small_disk
 
 
 def test_a_file_that_is_deleted_while_its_folder_is_listed_hides_no_other(tmp_path, monkeypatch):
@@ -24,6 +25,14 @@ def test_a_file_that_is_deleted_while_its_folder_is_listed_hides_no_other(tmp_pa
     monkeypatch.setattr(os, "scandir", lambda _: listed)
     place, path = storage.place_of(str(tmp_path))
     assert place.sizes(path) == {"there": 3}
+
+
+def test_what_a_full_disk_has_no_room_for_takes_none(tmp_path):
+    with small_disk(tmp_path, "64k") as disk:
+        place, path = storage.place_of(str(disk / "file"))
+        with pytest.raises(OSError, match="No space left"):
+            place.write(path, bytes(100_000), True)
+        assert not list(disk.iterdir())
 
 
 @pytest.mark.parametrize("lasting", [True, False])

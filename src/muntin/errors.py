@@ -147,6 +147,12 @@ OS_REMEDIES = {
 """Of what a system refuses: none of it is a defect, so no trace is printed."""
 
 
+def with_remedy(problem: OSError) -> str:
+    """What a system has refused, and what can be done about it where that is known."""
+    remedy = OS_REMEDIES.get(problem.errno or 0)
+    return f"{problem}; {remedy}" if remedy else str(problem)
+
+
 PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
     "kafka": ("confluent_kafka",),

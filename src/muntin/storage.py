@@ -31,13 +31,18 @@ class _Disk:
         """All of it, or nothing under that name: if it is to last, also where the power fails."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = f"{path}.{os.getpid()}.part"  # others may be writing the same
-        with open(part, "wb") as out:
-            out.write(data)
-            if lasting:
-                out.flush()
-                os.fsync(out.fileno())
-        Path(part).replace(target)
+        part = Path(f"{path}.{os.getpid()}.part")  # others may be writing the same
+        try:
+            with open(part, "wb") as out:
+                out.write(data)
+                if lasting:
+                    out.flush()
+                    os.fsync(out.fileno())
+            part.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()  # on a full disk it would take what space there is
+            raise
         if lasting:
             sync_folder(target.parent)  # else its name may be gone, though a commit has named it
 

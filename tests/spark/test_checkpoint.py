@@ -50,6 +50,15 @@ def test_flipped_bits_and_cuts_are_refused(tmp_path):
         taken(spec_of(tmp_path, place))
 
 
+def test_one_that_cannot_be_made_is_told_with_a_remedy(tmp_path):
+    written(table_of(random.Random(1)), tmp_path)
+    (tmp_path / "file").touch()
+    spec = spec_of(tmp_path, tmp_path / "file" / "checkpoint")
+    spec = spec.model_copy(update={"ledger": f"sqlite:///{tmp_path}/ledger.db"})
+    with pytest.raises(SourceError, match=r"^checkpoint: .* cannot be made: .*; correct the path"):
+        taken(spec)
+
+
 def test_checksums_that_tell_nothing_are_passed_over(tmp_path):
     """A process that dies between a file and its checksums leaves none, or a part of them."""
     (tmp_path / "metadata").write_text("{}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from muntin.errors import LedgerError, SpecError
+from muntin.errors import LedgerError, SpecError, with_remedy
 from muntin.ledger.records import Stored
 from muntin.storage import path_of, place_of
 
@@ -46,7 +46,8 @@ class PayloadFolder:
         try:
             place.write(full, payload, lasting)
         except OSError as problem:
-            raise LedgerError(f"{full}: the payload cannot be written ({problem})") from problem
+            told = with_remedy(problem)
+            raise LedgerError(f"{full}: the payload cannot be written: {told}") from problem
         return Stored(path, len(payload), google_crc32c.value(payload))
 
     def _full(self, path: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import SourceError, SpecError
+from muntin.errors import SourceError, SpecError, with_remedy
 from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
 from muntin.spark.files import local_path
@@ -64,12 +63,21 @@ def made_for(spark: SparkSession, location: str) -> SparkSession:
 
 
 def make_folders(spark: SparkSession, location: str) -> None:
-    """Those of a local checkpoint: for each that Spark makes, it starts a program."""
+    """Those of a local checkpoint: for each that Spark makes, it starts a program.
+
+    Raises
+    ------
+    SourceError
+        They cannot be made.
+    """
     folder = local_path(location)
     if folder is not None and is_classic(spark) and spark.conf.get(_WAY, None) == _ON_DISK:
-        with suppress(OSError):  # Spark says why
+        try:
             for name in ("offsets", "commits", "sources/0"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            told = with_remedy(problem)
+            raise SourceError(f"checkpoint: {location} cannot be made: {told}") from None
 
 
 def query_of(location: str) -> str | None:

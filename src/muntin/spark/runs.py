@@ -135,13 +135,15 @@ def with_merged_runs(
         (name, _), sections = jobs[number]
         return _merged(cuttings[name], covered.get(name, {}), pane, sections)
 
-    made = tasks(len(jobs), task)
+    try:
+        made = tasks(len(jobs), task)
+    finally:  # also where they fail: perhaps for want of space
+        for name, written in paths.items():
+            _folder(cuttings[name]).delete(written)
     for row in made:
         payload = partial_of(row).payload
         if isinstance(payload, Stored):
             _folder(cuttings[row[1]]).check_seen(payload.path, payload.nbytes)
-    for name, written in paths.items():
-        _folder(cuttings[name]).delete(written)
     return [*(row for row in rows if row[0] != RUN), *made]
 
 
