@@ -1,6 +1,7 @@
 """`muntin check` sees what would not run, and says where, without Spark."""
 
 import bz2
+import gzip
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -269,6 +270,11 @@ def test_folders_of_files_of_several_kinds_and_spreadsheets(check, tmp_path):
     code, told = check(mixed.replace("path: mixed", "path: rows.xlsx"))
     assert (code, told.count("\n")) == (1, 1)
     assert "rows.xlsx is a spreadsheet or another zip file" in told
+    (tmp_path / "packed.csv").write_bytes(gzip.compress(b"at,k\n"))
+    code, told = check(mixed.replace("path: mixed", "path: packed.csv"))
+    assert (code, told.count("\n")) == (1, 1)
+    assert "packed.csv is packed by gzip" in told
+    assert "name it packed.csv.gz" in told
 
 
 def test_what_does_not_fit_what_the_ledger_holds(check):

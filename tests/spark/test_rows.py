@@ -71,6 +71,11 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
             "[FAILED_READ_FILE.NO_HINT] Read a.parquet. SQLSTATE: K\nCaused by: a.b.NotFound: c.D",
             "[FAILED_READ_FILE.NO_HINT] Read a.parquet: NotFound: c.D",
         ),
+        (
+            "[FAILED_READ_FILE.FILE_NOT_EXIST] No a.csv. SQLSTATE: K\n"
+            "Caused by: java.io.FileNotFoundException: /a.csv (Permission denied)",
+            "/a.csv (Permission denied): let this user read it",
+        ),
     ],
 )
 def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
@@ -78,7 +83,7 @@ def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
 
     problem = Exception(account)
     assert reason(problem).removesuffix(DAMAGED) == said
-    assert reason(problem).endswith(DAMAGED) == ("READ_FILE" in account)
+    assert reason(problem).endswith(DAMAGED) == ("READ_FILE.NO" in account)
     if said == "got erliest":
         problem._stackTrace = "\tat a.b\nCaused by: java.nio.NoSuchFileException: /nowhere.pem\n"
         assert reason(problem) == f"{said}: NoSuchFileException: /nowhere.pem"
@@ -86,6 +91,20 @@ def test_of_sparks_account_the_line_that_says_it_is_told(account, said):
             "\tat a.b\nCaused by: java.lang.IllegalArgumentException: got erliest\n"
         )
         assert reason(problem) == said
+
+
+def test_a_file_and_a_disk_that_spark_cannot_use_are_told_with_a_remedy():
+    from muntin.spark.failures import reason, worker_error
+
+    colon = "[FAILED_READ_FILE.NO_HINT] Read a:b.csv. SQLSTATE: K\nCaused by: java.net."
+    colon += "URISyntaxException: Relative path in absolute URI: .a:b.csv.crc"
+    assert "cannot open a file with ':' in its name: give it another" in reason(Exception(colon))
+    for full, said in (
+        ("java.io.IOException: No space left on device", "the disk of Spark's checkpoint, or of"),
+        ("OSError: [Errno 28] No space left on device: '/tmp/x'", "[Errno 28] No space left on "),
+    ):
+        assert str(worker_error(Exception(full))).startswith(said)
+        assert str(worker_error(Exception(full))).endswith(": free space, then start again")
 
 
 def test_a_row_that_ends_the_run_is_told_with_what_does_not_make_sums_wrap():

@@ -22,6 +22,10 @@ DAMAGED = (
     "name; or delete it, and go on without its events by  "
     "spark: {spark.sql.files.ignoreMissingFiles: true}"
 )
+_COLON = (
+    ". Spark cannot open a file with ':' in its name: give it another; where a run that ended had "
+    "planned to read it, start with  spark: {spark.sql.files.ignoreMissingFiles: true}"
+)
 ON_A_ROW = (
     ". Where a row does that to an expression (under fields, or the DataFrame's own), it ends each "
     "run: write try_cast, try_divide, try_add and the like, which give null"
@@ -65,6 +69,8 @@ _WORKER_GONE = (
 )
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _UNREAD = ("FAILED_READ_FILE.NO_HINT", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
+_DENIED = "(Permission denied)"
+_FULL = "No space left on device"
 _SAYS_NOTHING = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
 
@@ -124,8 +130,13 @@ def reason(problem: Exception) -> str:
     text = str(problem)
     causes = _CAUSE.findall(text)
     for name, message, _ in _OF_SPARK.findall(text):
+        cause = causes[-1] if causes else ""
+        if name.startswith("FAILED_READ_FILE") and _DENIED in cause:
+            return _cut(f"{cause.partition(': ')[2]}: let this user read it")
         if name in _UNREAD and causes:
-            message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {causes[-1]}"
+            message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {cause}"
+            if "Relative path in absolute URI" in cause:
+                return _cut(f"[{name}] {message}") + _COLON
         if "SQLSTATE: 22" in message:
             return _cut(_ANSI.sub("", f"[{name}] {message}")) + ON_A_ROW
         if name not in _SAYS_NOTHING:
@@ -168,6 +179,10 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
     from pyspark.errors import PySparkException
 
     of_files = _OF_FILES.findall(text)
+    if _FULL in text:
+        place = "the disk of Spark's checkpoint, or of its own files (spark.local.dir), is full"
+        said = _cut(of_files[-1][1]) if of_files else f"{place}: {_FULL}"
+        return SourceError(f"{said}. What was committed stays: free space, then start again")
     if of_files:
         name, message = of_files[-1]
         gone = name == "FileNotFoundError" or "No such file" in message

@@ -21,7 +21,7 @@ from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
-_ZIP = b"PK\x03\x04"
+_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
 _ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\"}
@@ -159,6 +159,11 @@ def check_content(source: SourceSpec, file: Path) -> None:
         raise SourceError(
             f"source.path: {file} is a spreadsheet or another zip file, which Spark does not read: "
             "save its rows as CSV"
+        )
+    if head.startswith(_GZIP) and file.suffix != ".gz":
+        raise SourceError(
+            f"source.path: {file} is packed by gzip, which Spark tells by a name's ending alone: "
+            f"name it {file.name}.gz"
         )
     if not head:
         if source.schema_ is None:

@@ -229,6 +229,8 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> dict[str, pa.Schema
     for path in files:
         try:
             found[path] = schema = pq.read_schema(path)
+        except PermissionError:
+            raise SourceError(f"{path} cannot be read: let this user read it") from None
         except (pa.ArrowInvalid, OSError) as problem:
             raise SourceError(
                 f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "
