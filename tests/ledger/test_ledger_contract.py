@@ -72,8 +72,9 @@ def test_a_batch_is_stored_whole(ledger):
     assert (info.watermark, info.max_event_time, info.batches) == (5, 25, 1)
     assert (info.read, info.counted, info.late, info.rejected) == (4, 3, 0, 1)
     assert info.committed_at is not None
-    assert writer.last_batch("A") == 0
-    assert writer.last_batch("B") is None
+    for newest in (writer.last_batch, lambda query: ledger.last_batch("p", query)):
+        assert (newest("A"), newest("B")) == (0, None)
+    assert ledger.last_batch("q", "A") is None
     assert ledger.verify() == []
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import threading
 import weakref
 from io import StringIO
@@ -141,6 +142,33 @@ def test_a_planned_file_that_is_gone_is_told_and_comes_back(spark, table, tmp_pa
         taken()
     (tmp_path / "kept").rename(lost)
     assert taken() == 300
+
+
+def test_a_checkpoint_that_is_older_than_the_ledger_is_refused(spark, table, tmp_path):
+    """By its next batch Spark would take other files than those that are stored under its number:
+    they would be ignored."""
+    (tmp_path / "events").mkdir()
+    place, old = tmp_path / "checkpoint", tmp_path / "old"
+    spec = pipeline(source={"format": "parquet", "path": str(tmp_path / "events")})
+
+    def taken(number):
+        pq.write_table(table.slice(number * 100, 100), tmp_path / "events" / f"{number}.parquet")
+        url = f"sqlite:///{tmp_path}/l.db"
+        found = muntin.stream(None, spec, ledger=url, checkpoint=str(place), once=True)
+        found.await_termination(PATIENCE_SECONDS)
+        return found.ledger.pipelines()[0].read
+
+    assert taken(0) == 100
+    shutil.copytree(place, old)
+    assert taken(1) == 200
+    place.rename(tmp_path / "new")
+    shutil.copytree(old, place)
+    told = r"has planned batches up to 0, and those up to 1 are stored.*--append.*--reset"
+    with pytest.raises(LedgerConflict, match=told):
+        taken(2)
+    shutil.rmtree(place)
+    (tmp_path / "new").rename(place)
+    assert taken(2) == 300
 
 
 def test_a_damaged_file_is_named_and_one_put_in_its_place_is_taken(spark, table, tmp_path):

@@ -78,6 +78,12 @@ class View:
         rows = self._rows(schema.PIPELINES, "WHERE name = ?", (name,))
         return _pipeline(rows[0]) if rows else None
 
+    def last_batch(self, pipeline: str, query_id: str) -> int | None:
+        """The newest committed batch of a query."""
+        clause = f"WHERE pipeline = {_PIPELINE} AND query_id = ?"
+        rows = self._rows(schema.BATCHES, clause, (pipeline, query_id))
+        return max((last for *_, last in rows), default=None)
+
     def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
         """The assembler's state as `close_windows` last stored it."""
         return self._document(pipeline, "assembler")

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muntin.errors import SourceError, SpecError, with_remedy
+from muntin.errors import LedgerConflict, SourceError, SpecError, with_remedy
 from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
 from muntin.spark.files import local_path
@@ -97,11 +97,43 @@ def query_of(location: str) -> str | None:
 def planned(location: str) -> list[str]:
     """Up to where the newest batch that is planned takes each source; [] where that is not seen."""
     path = local_path(location)
-    batches = {int(f.name): f for f in path.glob("offsets/*") if f.name.isdigit()} if path else {}
-    try:
-        return batches[max(batches)].read_text("utf-8").splitlines()[2:] if batches else []
+    if path is None:
+        return []
+    try:  # there is no file None
+        return (path / "offsets" / str(_newest(path))).read_text("utf-8").splitlines()[2:]
     except (OSError, ValueError):
         return []
+
+
+def _newest(folder: Path) -> int | None:
+    """The newest batch that is planned."""
+    names = (path.name for path in folder.glob("offsets/*"))
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def check_not_older(location: str, last: int | None) -> None:
+    """A local checkpoint must have planned all batches of its query that are stored, up to `last`.
+
+    By one that was put back from a copy, Spark would plan those that it lacks anew, with other
+    events, and they would be taken for those that are stored. Spark plans a batch before it runs:
+    so `last` is asked first, and the checkpoint of another process that still writes is newer.
+
+    Raises
+    ------
+    LedgerConflict
+        It has not; names the remedies.
+    """
+    folder = local_path(location) if location else None
+    newest = None if folder is None else _newest(folder)
+    if folder is None or last is None or (newest is not None and newest >= last):
+        return
+    has = "no batch" if newest is None else f"batches up to {newest}"
+    raise LedgerConflict(
+        f"checkpoint: {location} has planned {has}, and those up to {last} are stored: it is older "
+        "than the ledger, and what it plans anew would be taken for what is stored. Restore the "
+        "one that the ledger was fed by; or name another folder under checkpoint: and start with "
+        "--append, where nothing is read twice; or read all again (--reset)"
+    )
 
 
 def check_undamaged(location: str) -> None:

@@ -24,7 +24,7 @@ from muntin.ledger.base import Mode
 from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
-from muntin.spark.checkpoint import check_undamaged
+from muntin.spark.checkpoint import check_not_older, check_undamaged
 from muntin.spark.ingest import Ingest, plan_of, runs_of
 from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
 from muntin.spark.partials import fold_placed
@@ -174,6 +174,8 @@ def _ingest(
     if opened is None:
         check_undamaged(checkpoint)
         ledger = open_ledger(url)
+        if mode != "overwrite":
+            check_not_older(checkpoint, ledger.last_batch(pipeline.name, query))
         if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
             mode = "continue"  # that was done when the query began
         opened = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)

@@ -18,6 +18,7 @@ from muntin.ledger.open import absolute, open_ledger
 from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.spark.checkpoint import (
+    check_not_older,
     check_there,
     check_undamaged,
     checkpoint_beside,
@@ -362,6 +363,8 @@ def stream(
         check_undamaged(place)
         check_topics(own_source, planned(place))
     query_id = query_of(place)
+    if opened is not None and mode != "overwrite" and query_id:
+        check_not_older(place, opened.last_batch(pipeline.name, query_id))
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
     if data is None:
