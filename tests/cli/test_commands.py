@@ -140,10 +140,11 @@ def test_a_run_that_rejected_shows_no_password_of_its_ledger(capsys):
 
 
 def test_init_check_and_its_errors(muntin, tmp_path):
-    data, out_file = tmp_path / "orders.parquet", tmp_path / "p.yaml"
+    data, out_file = tmp_path / "orders.parquet", tmp_path / "my p.yaml"
     pq.write_table(events(ROWS), data)
-    code, _, err = muntin("init", data, "-o", out_file)
+    code, out, err = muntin("init", data, "-o", out_file)
     assert (code, err) == (0, "")
+    assert out.endswith(f"  muntin run '{out_file}' --once\n")
     made = Pipeline.of(out_file)
     assert made.time.column == "time"
     assert ("driver",) in made.summaries["orders"].keys

@@ -46,16 +46,16 @@ def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
 @pytest.fixture
 def flights(tmp_path):
     rows = {"date": pa.array([1], pa.timestamp("us", "UTC")), "origin": ["EWR"], "delay": [1]}
-    (tmp_path / "flights").mkdir()
-    pq.write_table(pa.table(rows), tmp_path / "flights" / "a.parquet")
-    return tmp_path / "flights"
+    (tmp_path / "flüge").mkdir()
+    pq.write_table(pa.table(rows), tmp_path / "flüge" / "a.parquet")
+    return tmp_path / "flüge"
 
 
 def test_no_ledger_is_made_where_there_is_no_java(run, flights):
     done = run(flights, JAVA_HOME=str(flights))
     assert done.returncode == 1
     assert done.stderr.startswith("error: Spark needs Java 17, and none was found")
-    assert sorted(file.name for file in flights.parent.iterdir()) == ["flights", "pipeline.yaml"]
+    assert sorted(file.name for file in flights.parent.iterdir()) == ["flüge", "pipeline.yaml"]
 
 
 @pytest.mark.spark
@@ -71,7 +71,8 @@ def test_why_spark_does_not_start_is_told_once(run, flights):
 
 @pytest.mark.spark
 def test_a_python_that_spark_cannot_start_is_told_with_its_remedy(run, flights):
-    done = run(flights, PYSPARK_PYTHON="/nonexistent/python")
+    """And what is read is found before, in a locale that does not know its name."""
+    done = run(flights, PYSPARK_PYTHON="/nonexistent/python", LC_ALL="C")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: Spark's Python workers do not start (")

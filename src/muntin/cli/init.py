@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,8 @@ def register(app: typer.Typer) -> None:
             typer.secho("note: ", fg="yellow", err=True, nl=False)
             typer.echo(warning, err=True)
         Pipeline.of(output)
-        typer.echo(f"{output}: written. Read it, then:  muntin run {output} --once")
+        command = f"muntin run {shlex.quote(str(output))} --once"
+        typer.echo(f"{output}: written. Read it, then:  {command}")
 
 
 def pipeline_text(found: Found) -> str:

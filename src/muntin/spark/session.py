@@ -56,6 +56,8 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
     os.environ["PYSPARK_PYTHON"] = worker_python(said)
     if on_one_machine(said.get("spark.master", "")):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Python reads names as UTF-8; Java then, too
+        os.environ["LC_ALL"] = "C.UTF-8"
     if sys.platform == "darwin":  # else forked workers may be ended by macOS (SPARK-51558)
         os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
     builder = SparkSession.builder.appName(said.get("spark.app.name", name))
