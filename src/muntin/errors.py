@@ -142,6 +142,7 @@ OS_REMEDIES = {
     errno.EISDIR: "it is a folder: give a file",
     errno.EEXIST: "it is a file: give a folder",
     errno.ENAMETOOLONG: "give a shorter name",
+    errno.EMFILE: "this process has as many files open as it may: raise its limit (ulimit -n)",
     errno.EROFS: "it is mounted to be read only: write elsewhere",
 }
 """Of what a system refuses: none of it is a defect, so no trace is printed."""

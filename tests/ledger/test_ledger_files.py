@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,27 @@ def test_a_missing_or_damaged_file_is_an_error_never_an_answer(
     file.unlink()
     with pytest.raises(LedgerError, match="is gone: restore it from a backup"):
         ledger.payloads([piece.id])
+
+
+def test_who_may_open_no_more_files_is_told_so(tmp_path: Path) -> None:
+    SqliteLedger(tmp_path / "l.db").close()
+    folder = PayloadFolder(str(tmp_path), "p-1")
+    stored = folder.write("s", b"bytes")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    at_hand = os.dup(0)
+    os.close(at_hand)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (at_hand, most[1]))
+    try:
+        for ask in (
+            lambda: SqliteLedger(tmp_path / "l.db"),
+            lambda: fetch(stored, str(tmp_path)),
+            lambda: folder.read_part(stored.path, 0, 1),
+            lambda: folder.write("s", b"bytes"),
+        ):
+            with pytest.raises(LedgerError, match=r"ulimit -n"):
+                ask()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
 def test_what_no_row_names_is_swept_when_it_is_old_enough(

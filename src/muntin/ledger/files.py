@@ -59,7 +59,7 @@ class PayloadFolder:
         try:
             return place.read(full, begin, begin + size)
         except OSError as problem:
-            raise LedgerError(f"{full} cannot be read ({problem})") from problem
+            raise LedgerError(f"{full} cannot be read: {with_remedy(problem)}") from problem
 
     def check_seen(self, path: str, nbytes: int) -> None:
         """LedgerError where a file that another machine has written cannot be seen from here."""
@@ -172,7 +172,8 @@ def fetch_part(stored: Stored, home: str, nbytes: int | None) -> bytes:
     except FileNotFoundError:
         raise LedgerError(f"the payload file {path} is gone: {_LOST}") from None
     except OSError as problem:
-        raise LedgerError(f"the payload file {path} cannot be read: {problem}") from problem
+        told = with_remedy(problem)
+        raise LedgerError(f"the payload file {path} cannot be read: {told}") from problem
 
 
 def _full_of(stored: Stored, home: str) -> str:

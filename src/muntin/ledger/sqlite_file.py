@@ -272,9 +272,10 @@ _REMEDIES = {
         "reading: change the permissions, or copy the ledger to a folder of your own"
     ),
     "SQLITE_CANTOPEN": (
-        "the file cannot be opened; check that the path exists and that this user may read and "
-        "write the file and its folder: a ledger needs to write beside its file even for reading, "
-        "so on a disk that is read-only copy it to a folder of your own"
+        "the file cannot be opened; check that the path exists, that this process may open more "
+        "files (ulimit -n), and that this user may read and write the file and its folder: a "
+        "ledger needs to write beside its file even for reading, so on a disk that is read-only "
+        "copy it to a folder of your own"
     ),
     "SQLITE_PERM": "this user may not open the file; change its permissions",
     "SQLITE_BUSY": (
