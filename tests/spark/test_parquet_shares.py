@@ -51,13 +51,24 @@ def test_a_rejected_record_says_where_it_stands_in_its_file(tmp_path, monkeypatc
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": list(range(40))}), path, row_group_size=10)
     (share,) = parquet.shares_of([str(path)], 1)
-    split = parquet.Split(str(path), (2, 3), 20)
-    assert share == [parquet.Split(str(path), (0, 1, 2, 3), 0)]
+    split = parquet.Split(str(path), (2, 3), 20, (40, 4))
+    assert share == [parquet.Split(str(path), (0, 1, 2, 3), 0, (40, 4))]
     read = list(parquet._read([split], pa.schema([("x", pa.int64())])))
     rows = [
         (batch["x"][row].as_py(), place(row)) for batch, place in read for row in range(len(batch))
     ]
     assert rows == [(row, f"{path}, row {row + 1}") for row in range(20, 40)]
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(400, 5), (20, 5), (40, 10)])
+def test_a_file_that_is_another_one_by_now_is_told(tmp_path, rows, groups):
+    """Of one with more row groups those that were planned would be read, and no others."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": list(range(40))}), path, row_group_size=8)
+    (share,) = parquet.shares_of([str(path)], 1)
+    pq.write_table(pa.table({"x": list(range(rows))}), path, row_group_size=rows // groups)
+    with pytest.raises(SourceError, match=r"x\.parquet was written anew .*: write to another name"):
+        list(parquet._read(share, pa.schema([("x", pa.int64())])))
 
 
 def test_times_of_96_bits_are_what_spark_wrote():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +54,25 @@ class Split:
 
     path: str
     row_groups: tuple[int, ...]
-    first_row: int = 0
+    first_row: int
     """Where the first of them begins in the file."""
+    whole: tuple[int, int]
+    """Rows and row groups of the file."""
+
+    def opened(self, **options: Any) -> pq.ParquetFile:
+        """The file; SourceError where it is another one by now, of which a part would be read."""
+        file = pq.ParquetFile(self.path, **options, **UNITS)
+        if _whole(file.metadata) == self.whole:
+            return file
+        file.close()
+        raise SourceError(
+            f"{self.path} was written anew while it was read: write to another name, and rename it "
+            "when it is whole"
+        )
+
+
+def _whole(metadata: pq.FileMetaData) -> tuple[int, int]:
+    return metadata.num_rows, metadata.num_row_groups
 
 
 def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str]) -> Sequence[str]:
@@ -168,10 +185,7 @@ def _read(share: list[Split], columns: pa.Schema) -> Iterator[Placed]:
     for split in share:
         row = split.first_row
         coded = _coded(split.path, columns.names)
-        with (
-            _naming(split.path),
-            pq.ParquetFile(split.path, read_dictionary=coded, **UNITS) as file,
-        ):
+        with _naming(split.path), split.opened(read_dictionary=coded) as file:
             absent = {*columns.names} - {*file.schema_arrow.names}
             there = [name for name in columns.names if name not in absent]
             for batch in file.iter_batches(
@@ -279,8 +293,10 @@ def shares_of(
 ) -> list[list[Split]]:
     """Row groups in order, in one share a worker, or as many as keep below `share_bytes`."""
     groups: list[tuple[str, int, int, int]] = []
+    wholes: dict[str, tuple[int, int]] = {}
     for path in files:
         metadata = pq.read_metadata(path)
+        wholes[path] = _whole(metadata)
         row = 0
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -295,7 +311,7 @@ def shares_of(
         begin += size
         last = share[-1] if share else None
         if last is not None and last.path == path:
-            share[-1] = Split(path, (*last.row_groups, number), last.first_row)
+            share[-1] = replace(last, row_groups=(*last.row_groups, number))
         else:
-            share.append(Split(path, (number,), row))
+            share.append(Split(path, (number,), row, wholes[path]))
     return [share for share in shares if share]

@@ -104,7 +104,7 @@ def _read(
 ) -> Iterator[tuple[pa.Array, pa.Array | None]]:
     columns = [key] if rank is None else list(dict.fromkeys([key, rank]))
     for split in splits:
-        with pq.ParquetFile(split.path, **UNITS) as file:
+        with split.opened() as file:
             groups = list(split.row_groups)
             for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
                 yield batch.column(key), batch.column(rank) if rank is not None else None
