@@ -22,7 +22,7 @@ from muntin.segments.fingerprint import FPP_MIN, KEYS_LG_MAX, Contains, Fingerpr
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment
 from muntin.summaries import DyadicQDigest
-from muntin.summaries.order_maps import FloatOrder, IntegerRange, TimestampRange
+from muntin.summaries.order_maps import FloatOrder, IntegerRange
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
 ITEMS = {
@@ -37,7 +37,6 @@ NUMBERS = {
 }
 DOMAINS = {"float64": FloatOrder(), "int64": IntegerRange(62, -(1 << 61))}
 KEYS = [("text",)]
-TIME = pa.timestamp("us")
 ASKED = (0.0, 0.07, 0.5, 0.7, 1.0)
 
 
@@ -270,10 +269,8 @@ def test_keys_of_other_types_do_not_mix() -> None:
 @pytest.mark.parametrize(
     "numbers",
     [
-        pa.array([1.5, None, 2.5]).cast(pa.decimal128(5, 1)),
         pa.array([True, None, False]),
         pa.array([1, None, 2**64 - 1], pa.uint64()),
-        pa.array([1.5, math.nan, math.inf]),
         pa.array([1, None, 2]).dictionary_encode(),
         pa.nulls(3),
     ],
@@ -288,19 +285,12 @@ def test_every_number_is_ranked_or_counted(numbers: pa.Array, kind: Any) -> None
     assert ranked + unranked.sum() == 3
 
 
-@pytest.mark.parametrize(
-    ("domain", "numbers", "inside"),
-    [
-        (IntegerRange(3), pa.array([-1, 0, 7, 8, None, 2**62]), 2),
-        (TimestampRange(0, 10), pa.array([-1, 0, 1023, 1024, None, 2**40], TIME), 2),
-    ],
-)
-def test_what_is_outside_the_domain_is_counted(domain: Any, numbers: Any, inside: int) -> None:
-    segment = build(
-        Fingerprints.over(domain, 0.01), np.zeros(6, np.int64), [pa.array(range(6)), numbers]
-    )
+def test_what_is_outside_the_domain_is_counted() -> None:
+    algebra = Fingerprints.over(IntegerRange(3), 0.01)
+    numbers = pa.array([-1, 0, 7, 8, None, 2**62])
+    segment = build(algebra, np.zeros(6, np.int64), [pa.array(range(6)), numbers])
     (table,) = by_bytes(segment).tables
-    assert numbers_of(table.states["unranked"]).tolist() == [6 - inside]
+    assert numbers_of(table.states["unranked"]).tolist() == [4]
     found = segment.algebra.answer(table, QuantilesAt((0.0, 1.0)))
     assert found["lower"][0].as_py() <= numbers[1].as_py() <= found["upper"][0].as_py()
     assert found["lower"][1].as_py() <= numbers[2].as_py() <= found["upper"][1].as_py()

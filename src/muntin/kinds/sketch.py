@@ -11,7 +11,6 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin.arrow import decoded, pc, value_type
-from muntin.errors import BadArgument
 from muntin.kinds.base import SegmentSpec, as_tuple, check_answered, distinct
 from muntin.kinds.columns import check_item, check_keys, check_number
 from muntin.kinds.values import Refused, below_zero, refused_sketches
@@ -183,10 +182,4 @@ class WeighedSpec(SplitSpec):
         if name != self.weight:  # of all integers one type; those beyond it are rejected
             unsigned = pa.types.is_unsigned_integer(value_type(column.type))
             return decoded(column).cast(pa.int64()) if unsigned else column
-        least = pc.min(column).as_py()
-        if least is not None and least < 0:
-            raise BadArgument(
-                f"weight '{name}' is {int(least)}, and must be at least 0: say under fields what "
-                f"counts, for example  {name}: GREATEST({name}, 0)"
-            )
         return pc.cast(column, pa.int64())

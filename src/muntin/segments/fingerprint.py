@@ -48,7 +48,7 @@ from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import ItemType, item_type
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.placement import spread
-from muntin.summaries.order_maps import IntegerRange, OrderMap, TimestampRange, order_map, placed
+from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
 from muntin.summaries.weighted_view import check_fractions
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -68,7 +68,7 @@ class Contains:
 @dataclass(frozen=True)
 class Fingerprints(Algebra):
     """Membership of keys, and ranks of a number. `fold` takes the column of keys (text, binary
-    or integers) and, if there is a domain, that of the number.
+    or integers) and, if there is a domain, that of the number: whole ones for an `IntegerRange`.
 
     Parameters
     ----------
@@ -327,32 +327,14 @@ class Fingerprints(Algebra):
 
 
 def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
-    """The column in the type that the domain places; null where a number is far outside."""
+    """The column in the type that the domain places; null where a number is beyond int64."""
     column = decoded(column)
-    kind = column.type
-    if isinstance(domain, TimestampRange):
-        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_null(kind)):
-            raise BadArgument(f"ranks are {kind}: give timestamps or dates")
-        return column.cast(pa.timestamp("us"), safe=False)
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    ):
-        raise BadArgument(f"ranks are {kind}: give numbers")
     if not isinstance(domain, IntegerRange):
         return column.cast(pa.float64(), safe=False)
-    if pa.types.is_uint64(kind):
+    if pa.types.is_uint64(column.type):
         inside = _compute.less(column, pa.scalar(1 << 63, pa.uint64()))
         column = _compute.if_else(inside, column, None)
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-        inside = _compute.less(_compute.abs(column), 2.0**63)
-        column = _compute.if_else(inside, column, None)
-    return column.cast(pa.int64(), safe=False)
+    return column.cast(pa.int64())
 
 
 class _Digests:

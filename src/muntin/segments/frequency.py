@@ -58,7 +58,7 @@ COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
 
 @dataclass(frozen=True)
 class Frequency(Algebra):
-    """Weights of items. `fold` takes their column and, if they are weighed, that of weights.
+    """Weights of items. `fold` takes their column and, if they are weighed, weights in int64.
 
     Parameters
     ----------

@@ -25,9 +25,6 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     BadArgument
         Floats, lists and other values that are no items.
     """
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        text = pa.types.is_string_view(column.type)
-        column = column.cast(pa.large_string() if text else pa.large_binary())
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= len(column):
             codes, used = used_values(column)

@@ -59,9 +59,7 @@ def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
     missing: np.ndarray | None = None
     for column in columns:
         is_float = pa.types.is_floating(column.type)
-        # a dictionary may hold a null that its indices do not show
-        hidden = pa.types.is_dictionary(column.type) and column.dictionary.null_count
-        if not (column.null_count or hidden or (is_float and _has_nan(column))):
+        if not (column.null_count or (is_float and _has_nan(column))):
             continue
         nulls = pc.call_function("is_null", [column], pc.NullOptions(nan_is_null=is_float))
         found = nulls.to_numpy(zero_copy_only=False)

@@ -65,7 +65,7 @@ class WeightOf:
 
 @dataclass(frozen=True)
 class TopItems(Algebra):
-    """The heaviest items. `fold` takes their column and, if they are weighed, that of weights.
+    """The heaviest items. `fold` takes their column and, if they are weighed, weights in int64.
 
     Parameters
     ----------
@@ -136,7 +136,8 @@ def folded(
     """The states of a batch of numbered items, and weights where there are any."""
     weights = frozen(np.ones(1, np.int64))
     if len(values) > 1:
-        values = [values[0], _weights(values[1])]
+        counted = _compute.greater_equal(values[1], 0)
+        values = [values[0], _compute.if_else(counted, values[1], None)]
         weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
     order, bounds, nulls, _ = without_nulls(values, order, bounds)
     named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
@@ -287,21 +288,3 @@ def weights_of(
     upper[kept] += stored[2][at[kept]]
     lower[kept] = stored[2][at[kept]] + stored[3][at[kept]]
     return upper, lower, upper
-
-
-def _weights(column: pa.Array) -> pa.Array:
-    """Weights as int64; null where they are null, NaN, negative, or no whole numbers of int64."""
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-        fits = _compute.and_(
-            _compute.less(column, 2.0**63), _compute.equal(_compute.floor(column), column)
-        )
-        column = _compute.if_else(fits, column, None)
-    elif pa.types.is_uint64(column.type):
-        column = _compute.if_else(_compute.less_equal(column, (1 << 63) - 1), column, None)
-    elif not pa.types.is_integer(column.type):
-        raise BadArgument(f"weights are {column.type}: give whole numbers")
-    column = _compute.if_else(_compute.greater_equal(column, 0), column, None)
-    return column.cast(pa.int64())
