@@ -142,6 +142,20 @@ def test_cuts_and_shards_are_whole_again(kind: str, nbytes: int, shards: int) ->
     assert encode(replace(again, shard=0)) == whole
 
 
+def test_of_a_shard_it_does_not_matter_which_key_came_first() -> None:
+    numbers = pa.array(range(100))
+    columns = {name: pa.array([f"{name}{n}" for n in range(100)]) for name in "ab"}
+    algebra, at = Sums((("x", "int64"),)), np.zeros(100, np.int64)
+    made = build(algebra, at, [numbers], [("a",), ("b",)], columns)
+    parts = [
+        part
+        for key in made.tables
+        for part in split(replace(made, tables=(key,)), 2)
+        if part.shard == 3
+    ]
+    assert encode(merge(parts)) == encode(merge(parts[::-1])) == encode(split(made, 2)[1])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_and_parameters_do_not_mix(kind: str) -> None:
     mine = example(kind, 20)

@@ -155,7 +155,7 @@ class VectorMatrixSpec(SegmentSpec):
         return SketchedSums(tuple(self.indicators.items()), **self.sketch.model_dump())
 
     def tables(self) -> Sequence[tuple[str, ...]]:
-        return self.keys
+        return sorted(self.keys)
 
     def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(name) for name in self.indicators]

@@ -125,7 +125,8 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     for segment in segments[1:]:
         check_same(first, segment)
     algebra = merged_algebra([segment.algebra for segment in segments])
-    names = dict.fromkeys(t.name(s.algebra) for s in segments for t in s.tables)
+    # in one order, whichever came first: not each shard has all
+    names = sorted({t.name(s.algebra) for s in segments for t in s.tables})
     tables = []
     for by in names:
         parts = [
