@@ -138,7 +138,7 @@ def _below(root: Path) -> Iterator[Path]:
 
 def _unless_gone(problem: OSError) -> None:
     """Of a folder that cannot be read, files would be missing without a word."""
-    if not isinstance(problem, FileNotFoundError):
+    if not isinstance(problem, FileNotFoundError | NotADirectoryError):  # a file has no others
         raise problem
 
 
