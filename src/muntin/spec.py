@@ -155,6 +155,8 @@ class SourceSpec(Strict):
         for entry in ("value", "jars"):
             if getattr(self, entry) is not None and self.format != "kafka":
                 raise ValueError(f"{entry}: is for format: kafka, not {self.format}")
+        if self.format == "kafka" and self.schema_ is not None:  # Spark passes over it, or fails
+            raise ValueError("schema: is for files: write Kafka's as  value: {schema: …}")
         return self
 
     @property

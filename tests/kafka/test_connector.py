@@ -142,6 +142,8 @@ def test_lists_and_mappings_are_as_spark_takes_them():
 def test_value_and_jars_are_for_kafka_only():
     with pytest.raises(SpecError, match="value: is for format: kafka, not csv"):
         pipeline({"format": "csv", "value": {"schema": "a int"}})
+    with pytest.raises(SpecError, match=r"schema: is for files: write Kafka's as  value: \{schema"):
+        pipeline({"format": "kafka", "schema": "a int"})
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,7 @@ def test_what_is_gone_from_kafka_is_told_with_what_helps():
     told = str(worker_error(Exception(AGAIN)))
     assert "(by its retention, or with their topic): Partition orders-0 offset was changed" in told
     assert " from 20 to 5. To go on without them, write failOnDataLoss: false. Where the" in told
+    assert "or never held what startingOffsets say, name another folder" in told
     assert "another folder under checkpoint: and start with --append" in told
     assert "name the right ones again and delete the newest file under offsets/" in told
     none = "Caused by: a.b.UnknownTopicOrPartitionException: This server does not host this topic"

@@ -196,11 +196,12 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
         again = ""
         if "was changed from" in said:  # failOnDataLoss: false would pass over what is there now
             again = (
-                ". Where the topic was made again, or is another one, name another folder under "
-                "checkpoint: and start with --append, to add all that it holds to what is stored. "
-                "Where the servers were those of another cluster, name the right ones again and "
-                "delete the newest file under offsets/ in the checkpoint: it plans a batch that "
-                "was not counted, by which records would be counted twice"
+                ". Where the topic was made again, is another one, or never held what "
+                "startingOffsets say, name another folder under checkpoint: and start with "
+                "--append, to add all that it holds to what is stored. Where the servers were "
+                "those of another cluster, name the right ones again and delete the newest file "
+                "under offsets/ in the checkpoint: it plans a batch that was not counted, by which "
+                "records would be counted twice"
             )
         return SourceError(
             "source: records that were not taken yet are gone from Kafka (by its retention, or "
