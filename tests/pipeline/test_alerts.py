@@ -220,7 +220,7 @@ def test_values_of_one_window_keep_no_other_from_its_alert(together):
     drivers = ({"1": 9}, {"2": 9}, {"x": 9}, {"3": 9}, {"4": 1}, {"5": 1})
     minutes = [minute(number, each) for number, each in enumerate(drivers)]
     ledger = temporary()
-    alert = {"when": "driver::INT < 4 AND count > 5", "by": "DRIVER"}
+    alert = {"when": "driver::INT < 4 AND count > 5 -- so", "by": "DRIVER"}
     ingest = Ingest(alerting(alert), ledger, query_id="q")
     for number, rows in enumerate([list(itertools.chain(*minutes))] if together else minutes):
         ingest.take(number, gather([events(rows)]))

@@ -28,6 +28,7 @@ from muntin.spec import Pipeline
 from muntin.times import instant_text
 
 FAILING_CHARACTERS_MAX = 500  # of an error in the pipeline's status
+_AFTER_WHEN = "\n)"  # on a line of its own: what stands before may end in a comment
 _LOG = logging.getLogger("muntin")
 
 
@@ -98,7 +99,7 @@ class StandingQueries:
     def _alarm(self, query: str, start: int | None, end: int | None, columns: str = "*") -> str:
         spec = self._pipeline.queries[query]
         assert spec.alert is not None  # noqa: S101 (only those that have one are asked)
-        when = f"({spec.alert.when})"
+        when = f"({spec.alert.when}{_AFTER_WHEN}"
         if spec.on == "update":
             return f"SELECT {columns} FROM ({spec.select}) AS answer WHERE {when}"  # noqa: S608
         window = ""
@@ -115,7 +116,7 @@ class StandingQueries:
         except SelectError as problem:
             alert = self._pipeline.queries[query].alert
             when = "" if alert is None else alert.when
-            place = problem.position - (len(text) - len(when) - 1)
+            place = problem.position - (len(text) - len(when) - len(_AFTER_WHEN))
             if problem.text != text or place < 0:
                 when, place = "", 0
             raise problem.replaced(text=when, position=place) from problem.__cause__
