@@ -31,6 +31,13 @@ def arrive(rows, path):
     hidden.rename(path)
 
 
+@pytest.mark.parametrize("what", ["DataFrame", "Table", "str"])
+def test_what_is_no_stream_is_refused(spark, what):
+    given = {"DataFrame": spark.range(3), "Table": events([(0, "a", 1, 1, 1)]), "str": "a.csv"}
+    with pytest.raises(SourceError, match=f"this {what} is none: use spark.readStream, or muntin"):
+        muntin.stream(given[what], pipeline())
+
+
 def test_a_stream_says_that_its_times_are_in_another_unit(spark, tmp_path, caplog):
     rows = {"driver": ["a"], "area": [1], "served": [1], "fare": [5]}
     pq.write_table(pa.table({"time": [START // SECOND], **rows}), tmp_path / "a.parquet")

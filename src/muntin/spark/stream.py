@@ -349,6 +349,12 @@ def stream(
         The spec or the source are wrong; nothing was started.
     """
     needs("spark", "muntin.stream")
+    with plainly():
+        if data is not None and not getattr(data, "isStreaming", False):
+            raise SourceError(
+                f"stream takes a streaming DataFrame, and this {type(data).__name__} is none: use "
+                "spark.readStream, or muntin.summarize"
+            )
     pipeline = Pipeline.of(spec)
     own_source = check_source(pipeline.source) if data is None else None
     if ledger is None:
@@ -373,7 +379,6 @@ def stream(
     ids = ids_of(data.sparkSession, own_source)
     if opened is not None and mode != "overwrite" and query_id:
         check_ids(own_source, (opened.status(pipeline.name) or {}).get("kafka", {}), ids)
-    _check_streaming(data)
     needed(data, pipeline)
     opened = opened or open_ledger(ledger)  # pyright: ignore[reportArgumentType]
     if own_source is None:
@@ -415,7 +420,6 @@ def _elsewhere(
     with plainly():
         if data is None:
             data = _own_source(pipeline)
-        _check_streaming(data)
         return SinkStream(data, pipeline, url, checkpoint=str(here or place), once=once, mode=mode)
 
 
@@ -433,13 +437,6 @@ def _weakly(take: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int]
         found(df, batch_id)
 
     return called
-
-
-def _check_streaming(data: DataFrame) -> None:
-    if not data.isStreaming:
-        raise SourceError(
-            "this DataFrame is not streaming: use spark.readStream, or muntin.summarize"
-        )
 
 
 def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
