@@ -102,6 +102,7 @@ def test_slices_count_that_hold_an_event_and_are_kept():
     ("options", "message"),
     [
         (["--rate", "10", "--keys", "driver=200"], "ledger:"),
+        (["--rate", "10"], "not counted, since the file says its memory: beats\n"),
         (["--rate", "10", "--keep", "30 dayz"], "--keep: '30 dayz' is not a duration"),
         (["--rate", "10", "--keys", "driver"], "write for example user=200000"),
         (["--rate", "10", "--keys", "driver=²"], "'driver=²': write for example user=200000"),
@@ -114,6 +115,7 @@ def test_the_command(tmp_path, options, message):
     file.write_text(
         "name: orders\ntime: time\npane: 1 minute\nsummaries:\n"
         "  orders: {keys: [driver, area], indicators: [fare]}\n"
+        "  beats: {kind: periodic, item: area, gap: 5 s, interval_unit: 1 s, memory: 9 KB, k: 9}\n"
     )
     done = CliRunner().invoke(app, ["capacity", str(file), *options])
     assert message in done.output + str(done.exception)

@@ -58,6 +58,9 @@ def register(app: typer.Typer) -> None:
         for name, nbytes in found.window_bytes.items():
             typer.echo(f"memory:  a window of {name} {_size(nbytes)}; as much again to merge it")
         typer.echo(f"cores:   {found.fold_seconds:.3g} to fold, beside what Spark takes to read")
+        followed = [name for name, each in spec.summaries.items() if each.sequential]
+        if followed:
+            typer.echo(f"not counted, since the file says its memory: {', '.join(followed)}")
         texts, floats = missing(spec, given)
         if texts:
             typer.echo(f"1,000 different values were taken for: {', '.join(texts)}")
