@@ -183,6 +183,8 @@ def test_what_is_gone_from_kafka_is_told_with_what_helps():
     assert "name the right ones again and delete the newest file under offsets/" in told
     none = "Caused by: a.b.UnknownTopicOrPartitionException: This server does not host this topic"
     assert "Kafka has no such topic" in str(worker_error(Exception(none)))
+    away = "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node"
+    assert "start again once it does" in str(worker_error(Exception(away)))
 
 
 @pytest.mark.parametrize(

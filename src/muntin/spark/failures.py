@@ -212,6 +212,11 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             "source: Kafka has no such topic, or none any more: make it, or correct the name under "
             "subscribe: or assign:"
         )
+    if "kafka.common.errors.TimeoutException" in text:
+        return SourceError(
+            "source: Kafka does not answer any more. What was committed stays; start again once it "
+            "does. To wait longer for it, a minute a try, write  fetchOffset.numRetries: 60"
+        )
     moved = _MOVED.search(text)
     if moved:
         return SourceError(
