@@ -125,6 +125,7 @@ def _roots(path: Path) -> Iterator[Path]:
 def _below(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
+        return
     for folder, folders, names in os.walk(root, onerror=_unless_gone, followlinks=True):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         if above := next((n for n in folders if _is_above(Path(folder, n))), None):
