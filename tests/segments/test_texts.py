@@ -20,7 +20,7 @@ from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from muntin.summaries.envelope import canonical
 
-KEYS = (("driver",), ("area",), ("driver", "area"), ("driver", "number"))
+KEYS = (("area",), ("driver",), ("driver", "area"), ("driver", "number"))  # as a merge has them
 
 
 FARES = Sums((("fare", None),))
@@ -56,7 +56,7 @@ def many(rows: int = 2_000) -> Segment:
 def test_they_are_read_as_they_were_written_in_fewer_bytes(monkeypatch) -> None:
     made = many()
     data, longer = encode(made), plain(made, monkeypatch)
-    assert b'"texts":[["driver",' in data
+    assert b'"texts":[[' in data
     assert b"texts" not in longer
     assert len(data) < 0.8 * len(longer)
     for read in (decode(data), decode(longer)):

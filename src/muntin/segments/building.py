@@ -42,7 +42,7 @@ def build(
     values : arrays [n]
         What the kind's `fold` takes.
     keys : sequence of tuples of names
-        One table for each; () is the empty key.
+        One table for each; () is the empty key. A merge has them `sorted`, whatever came first.
     columns : mapping of name -> array [n]
         The columns that keys name.
     limit : int, optional
