@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from muntin.assembly import cutting
+from muntin.assembly import assembler, cutting
 from muntin.assembly.changes import check_changes
-from muntin.errors import LedgerConflict, SelectError, SourceError, SpecError
+from muntin.errors import LedgerConflict, LedgerError, SelectError, SourceError, SpecError
 from muntin.ledger.files import payload_folder
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -312,7 +312,11 @@ def test_windows_that_nothing_revises_any_more_say_so():
     assert said(ledger, asked) == ([[3], [1], [1]], True, [])
 
 
-def test_windows_that_are_followed_again_tell_of_late_events_whose_panes_are_gone():
+@pytest.mark.parametrize("bits", [assembler.OWED_BITS, 0])
+def test_windows_that_are_followed_again_tell_of_late_events_whose_panes_are_gone(
+    bits, monkeypatch
+):
+    monkeypatch.setattr(assembler, "OWED_BITS", bits)
     ledger = temporary()
     kept = {"retention": {"panes": "20 s"}, "rollups": []}
     followed = {"m": MATRIX | {"window": WINDOW}}
@@ -323,6 +327,40 @@ def test_windows_that_are_followed_again_tell_of_late_events_whose_panes_are_gon
     assert windows_of(ledger, "m")[:2] == [(0, 20, 1, 3), (20, 40, 0, 1)]
     fed(ledger, followed, [[185], [3]], 7, **kept)
     assert windows_of(ledger, "m")[:2] == [(0, 20, 2, 4), (20, 40, 0, 1)]
+
+
+def test_what_is_owed_to_windows_that_nobody_follows_stays_small(monkeypatch):
+    """However many panes late events come to: it is part of each commit that brings some."""
+    monkeypatch.setattr(assembler, "OWED_BITS", 4)
+    ledger = temporary()
+    kept = {"retention": {"panes": "20 s"}, "rollups": []}
+    window = {"kind": "sliding", "length": "1000 seconds", "every": "500 seconds"}
+    asked = {"queries": {"by_m": "SELECT count FROM m FOR LAST '1450 s'"}}
+    followed = {"m": MATRIX | {"window": window}}
+    fed(ledger, followed, [range(0, 5200, 10), [5300]], 0, **kept, **asked)
+    before = windows_of(ledger, "m")
+    assert before[-1][:2] == (4000, 5000)  # it reads from 3550 on
+    fed(ledger, {"m": MATRIX}, [range(at, 3600, 50) for at in range(0, 50, 5)], 2, **kept)
+    (state,) = ledger.assembler("orders").values()
+    assert len(assembler._from_text(state["owed"], "m")) < 32
+    fed(ledger, followed, [[5400]], 12, **kept, **asked)
+    assert windows_of(ledger, "m")[: len(before)] == [
+        (start, end, 1, events + len(range(max(start, 0), min(end, 3600), 5)))
+        for start, end, _, events in before
+    ]
+
+
+def test_what_is_owed_is_not_inflated_beyond_what_it_may_have(monkeypatch):
+    ledger = temporary()
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[0, 1], [25], [105]], 0)
+    fed(ledger, {"m": MATRIX}, [[2]], 3)
+    (state,) = ledger.assembler("orders").values()
+    assert len(assembler._from_text(state["owed"], "m")) == 1
+    damage = {"early": state["owed"][:-8], "odd": "x", "more": state["owed"]}
+    monkeypatch.setattr(assembler, "OWED_BYTES_MAX", 23)
+    for text in damage.values():
+        with pytest.raises(LedgerError, match=r"^memory: what is owed to late .* is damaged \("):
+            assembler._from_text(text, "memory")
 
 
 def test_results_of_an_earlier_statement_say_so():

@@ -23,20 +23,24 @@ from muntin.assembly.following import (
     follow,
 )
 from muntin.assembly.standing import StandingQueries
+from muntin.errors import LedgerError
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
-from muntin.ledger.slices import NOTHING, Slices, added_up
+from muntin.ledger.slices import NOTHING, SLICES_MAX, Slices, added_up
 from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
 from muntin.select.catalog import WindowAsked
-from muntin.sets import Int64s
+from muntin.sets import Int64s, as_set
 from muntin.spec import Pipeline
 from muntin.times import now_us
 
 WINDOWS_AT_ONCE = 64  # written in one transaction
+WINDOWS_READ = 1000  # at once
+OWED_BITS = 14  # of how many panes are owed one by one
+OWED_BYTES_MAX = 24 * SLICES_MAX
 NO_PANES: Int64s = NOTHING.starts
 
 
@@ -74,7 +78,11 @@ class Assembler:
             self.layouts[name] = layout
             if spec.window is not None:
                 self._followers[name] = follow(layout, spec.window, stored.get(name))
-        self._owed = {n: _from_text(s["owed"]) for n, s in stored.items() if "owed" in s}
+        self._owed = {
+            name: _from_text(state["owed"], f"{ledger.url}: {pipeline.name}, summaries.{name}")
+            for name, state in stored.items()
+            if "owed" in state
+        }
         """Late events that are committed, and that no revision tells of yet."""
         self._away = {
             name: {what: state[what] for what in state if what != "owed"}
@@ -145,9 +153,29 @@ class Assembler:
         for name, passed in reached.items():
             if passed is not None:
                 late = came.get(name, NOTHING).between(0, passed)
+                before = self._owed.get(name, NOTHING)
+                if len(late).bit_length() > max(len(before).bit_length(), OWED_BITS):
+                    late = self._folded(name, late)
                 if len(late):
                     owed[name] = late
         return owed
+
+    def _folded(self, name: str, late: Slices) -> Slices:
+        """The same to each closed window in fewer slices: where nobody follows, all that come late
+        are owed, and there may be millions of panes.
+
+        Between two ends of windows the first has all events. The last stays, as one of none: what
+        a standing query reads ends where a window does, and may begin between the two.
+        """
+        pages = self._closed(name, None, int(late.starts[-1]) + 1)
+        spans = [(window.start, window.end) for windows in pages for window in windows]
+        edges = as_set(np.array(spans, np.int64).ravel())
+        cells = np.searchsorted(edges, late.starts, side="right")
+        first = np.flatnonzero(np.diff(cells, prepend=-1))
+        last = late.starts[np.append(first[1:], len(cells)) - 1]
+        events, came = (np.add.reduceat(each, first) for each in (late.events, late.late))
+        whole, none = Slices(late.starts[first], events, came), np.zeros_like(last)
+        return added_up([whole, Slices(last, none, none)])
 
     def end(self, newest: int) -> list[ClosedWindow]:
         """The source has ended: all its panes are passed, and what is open closes with them.
@@ -270,10 +298,9 @@ class Assembler:
             if all(clause.kind == "last" for clause in clauses):
                 after = max((clause.length_us or 0 for clause in clauses), default=0)
                 last = int(late.starts[-1]) + layout.pane + after
-        while True:
-            windows = self._ledger.windows(name, start=at, end=last, limit=1000)
+        for windows in self._closed(name, at, last):
             hold_more = [False] * len(windows)
-            if self._check_all and windows:
+            if self._check_all:
                 lengths = [window.end - window.start for window in windows]
                 self._longest[name] = max(*lengths, self._longest.get(name, 0))
                 hold_more = _may_hold_more(now, layout, windows)
@@ -284,7 +311,14 @@ class Assembler:
                     closed = self._revised(now, layout, window, came, read)
                     if closed is not None:
                         yield closed
-            if len(windows) < 1000:
+
+    def _closed(
+        self, name: str, at: int | None, end: int | None
+    ) -> Iterator[Sequence[ClosedWindow]]:
+        """The closed windows that start from one time on, before another; some at once."""
+        while windows := self._ledger.windows(name, start=at, end=end, limit=WINDOWS_READ):
+            yield windows
+            if len(windows) < WINDOWS_READ:
                 break
             at = windows[-1].start + 1
 
@@ -367,8 +401,19 @@ def _as_text(slices: Slices) -> str:
     return base64.b64encode(zlib.compress(slices.to_bytes(), level=1)).decode("ascii")
 
 
-def _from_text(text: str) -> Slices:
-    return Slices.from_bytes(zlib.decompress(base64.b64decode(text)))
+def _from_text(text: str, of: str) -> Slices:
+    inflating = zlib.decompressobj()
+    try:
+        data = inflating.decompress(base64.b64decode(text), OWED_BYTES_MAX)
+        if inflating.eof:
+            return Slices.from_bytes(data)
+        why = f"it is cut, or has more than {OWED_BYTES_MAX:,} bytes"
+    except (ValueError, zlib.error) as problem:
+        why = str(problem)
+    raise LedgerError(
+        f"{of}: what is owed to late events is damaged ({why}); restore the ledger from a backup, "
+        "or run the pipeline again over its source"
+    )
 
 
 def _may_hold_more(now: Pieces, layout: Layout, windows: Sequence[ClosedWindow]) -> list[bool]:
