@@ -12,14 +12,15 @@ reaches = st.dictionaries(
 )
 
 
+def _rollups(reaches, horizon):
+    covered = {n: (min(reach) * n, max(reach) * n) for n, reach in reaches.items()}
+    return Rollups(10, covered, {} if horizon is None else {10: horizon})
+
+
 @given(edges, edges, reaches, st.none() | edges)
 def test_tiles_follow_each_other_and_are_held(a, b, reaches, horizon):
     start, end = min(a, b), max(a, b)
-    rollups = Rollups(10)
-    for length, reach in reaches.items():
-        rollups.covered[length] = (min(reach) * length, max(reach) * length)
-    if horizon is not None:
-        rollups.dropped[10] = horizon
+    rollups = _rollups(reaches, horizon)
     at = start
     for length, first, until in rollups.tiles(start, end):
         assert first == at
@@ -52,3 +53,14 @@ def test_panes_that_a_longer_rollup_will_be_made_from_stay():
     covered = {20: (120, 200), 40: (120, 200), 80: (0, 80)}
     assert Rollups(10, dict(covered)).cut(10, 160, 200) == 80  # only panes hold 80 to 120
     assert Rollups(10, covered | {40: (80, 200)}).cut(10, 160, 200) == 160
+
+
+@given(st.lists(edges, min_size=1, max_size=9), edges, reaches, st.none() | edges)
+def test_what_windows_read_is_what_each_reads(starts, until, reaches, horizon):
+    rollups = _rollups(reaches, horizon)
+    first: dict[int, int] = {}
+    for start in starts:
+        for length, begin, _ in rollups.tiles(start, until):
+            if length is not None:
+                first[length] = min(begin, first.get(length, begin))
+    assert rollups.read_by(sorted(starts), until) == first

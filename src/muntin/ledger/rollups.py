@@ -116,7 +116,11 @@ class Rollups:
         `until`: where what is stored ends.
         """
         first: dict[int, int] = {}
+        lengths = self.pane_us, *self.covered
         for start in starts:
+            # of no length does this window, or a later one, read a slice before what is found
+            if all(first.get(n, until - n + 1) <= -(-start // n) * n for n in lengths):
+                break
             for length, begin, _ in self.tiles(start, until):
                 if length is not None:
                     first[length] = min(begin, first.get(length, begin))

@@ -324,14 +324,14 @@ class View:
         low, high = time_range(start, end)
         ((older, none),) = self._plain(
             "WITH results AS (SELECT start, max(revision) AS newest FROM trends "
-            f"WHERE query = {_NAME} GROUP BY start), "
+            f"WHERE query = {_NAME} AND start >= ? AND start < ? GROUP BY start), "
             "closed AS (SELECT start, max(revision) AS newest FROM windows "
             f"WHERE summary = {_NAME} AND start >= ? AND start < ? "
-            "AND start >= (SELECT min(start) FROM results) GROUP BY start) "
+            f"AND start >= (SELECT min(start) FROM trends WHERE query = {_NAME}) GROUP BY start) "
             "SELECT coalesce(sum(results.newest < closed.newest), 0), "
             "coalesce(sum(results.newest IS NULL), 0) "
             "FROM closed LEFT JOIN results ON results.start = closed.start",
-            (*named[0], *named[1], low, high),
+            (*named[0], low, high, *named[1], low, high, *named[0]),
         )
         return older, none
 
