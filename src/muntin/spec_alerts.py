@@ -5,23 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from muntin.errors import SpecError
-from muntin.kinds.base import MicrosecondsOrZero, Strict
+from muntin.kinds.base import MicrosecondsOrZero, Strict, as_tuple, distinct
 from muntin.spec_sites import TOKEN_CHARACTERS_MIN, Token, names_a_host
 
 SECRET_VARIABLE = "MUNTIN_WEBHOOK_SECRET"  # noqa: S105 (the name of a variable)
 CONDITION_CHARACTERS_MAX = 1_000
 COLUMNS_MAX = 8
 _ENCODED = "whsec_"
-
-
-def _columns(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 class AlertSpec(Strict):
@@ -35,7 +31,7 @@ class AlertSpec(Strict):
     for_: MicrosecondsOrZero = Field(
         default=0, alias="for", description="How long it must have lasted before the alert fires"
     )
-    by: Annotated[tuple[str, ...], BeforeValidator(_columns)] = Field(
+    by: Annotated[tuple[str, ...], BeforeValidator(as_tuple), AfterValidator(distinct)] = Field(
         default=(), max_length=COLUMNS_MAX, description="Columns: an alert for each of their values"
     )
 

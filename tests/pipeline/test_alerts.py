@@ -409,6 +409,7 @@ def test_an_overdue_item_fires_without_an_event_and_is_resolved_when_it_comes(mo
         ({"when": "count >"}, r"queries\.busy\.alert\.when: "),
         ({"when": "read_csv('x') > 1"}, r"'read_csv'\n  read_csv\('x'\) > 1\n  \^{8}\n"),
         ({"when": "count > 5", "by": "drivers"}, r"no column 'drivers' .*; did you mean 'driver'"),
+        ({"when": "count > 5", "by": ["driver", "driver"]}, r"alert\.by: 'driver' stands twice"),
         ({"when": ""}, r"alert\.when"),
         ({"when": "count > 5", "for": "soon"}, r"alert\.for"),
     ],
@@ -416,6 +417,14 @@ def test_an_overdue_item_fires_without_an_event_and_is_resolved_when_it_comes(mo
 def test_what_an_alert_cannot_mean_is_refused(alert, message):
     with pytest.raises(SpecError, match=message):
         Ingest(alerting(alert), temporary(), query_id="q")
+
+
+@pytest.mark.parametrize("end", ["-- all", ";", "; -- all"])
+def test_a_condition_is_asked_whatever_the_statement_ends_with(end):
+    alert = {"when": "counts > 5"}
+    queries = {"busy": {"select": f"{SELECT} {end}", "on": "update", "alert": alert}}
+    with pytest.raises(SpecError, match=r"alert\.when: no column 'counts'"):
+        Ingest(alerting(queries=queries), temporary(), query_id="q")
 
 
 def test_a_webhook_has_a_secret_that_readers_never_see(monkeypatch):

@@ -101,7 +101,8 @@ class StandingQueries:
         assert spec.alert is not None  # noqa: S101 (only those that have one are asked)
         when = f"({spec.alert.when}{_AFTER_WHEN}"
         if spec.on == "update":
-            return f"SELECT {columns} FROM ({spec.select}) AS answer WHERE {when}"  # noqa: S608
+            select = self._engine.check(spec.select).show()  # without comments and a semicolon
+            return f"SELECT {columns} FROM ({select}) AS answer WHERE {when}"  # noqa: S608
         window = ""
         if start is not None and end is not None:
             window = f"FOR '{instant_text(start)}' TO '{instant_text(end)}'"
