@@ -116,7 +116,7 @@ BY_HAND = {
     "SELECT driver, orders FROM trend(busiest) ORDER BY window_start": [["d1", 4], ["d3", 5]],
     "SELECT t.orders FROM trend(busiest) FOR LAST '1 hour' AS t": [[4]],
     "SELECT reason, events FROM windows(orders)": [["full", 12]],
-    "SELECT '\ufeff\u2028' || driver AS k FROM orders(driver) LIMIT 0, 1": [["\ufeff\u2028d1"]],
+    "SELECT '\ufeff\u2028' || driver AS k FROM orders(driver) LIMIT 1": [["\ufeff\u2028d1"]],
     "SELECT w.reason, t.driver FROM windows(orders) w JOIN trend(busiest) t "
     "USING (window_start, window_end)": [["full", "d1"]],
 }
@@ -247,6 +247,16 @@ SAME = [
         "SELECT X3, X1.Y1 FROM vector 3.1 FOR ALL, vector 1.1 FOR ALL",
         "SELECT a.driver, area, b.served FROM orders(driver, area) FOR ALL a "
         "JOIN orders(driver) FOR ALL b ON a.driver IS NOT DISTINCT FROM b.driver",
+    ),
+    (
+        "SELECT driver AS time, count FROM orders(driver) ORDER BY Y2, count",
+        "SELECT driver AS time, count FROM orders(driver) AS o ORDER BY o.time, count",
+    ),
+    (
+        "SELECT driver, (SELECT max(n) FROM (SELECT count AS n, 9 AS served FROM orders(area)) a "
+        "WHERE n > Y1) AS most FROM orders(driver) ORDER BY driver",
+        "SELECT driver, (SELECT max(n) FROM (SELECT count AS n, 9 AS served FROM orders(area)) a "
+        "WHERE n > o.served) AS most FROM orders(driver) AS o ORDER BY driver",
     ),
 ]
 

@@ -220,13 +220,11 @@ class ColumnResolver:
         column = source.column(node.name)
         number = indicator_number(node.name)
         if column is None and number and source.bound is not None:
-            name = self._indicator(node, source, number)
-            node.set("this", _identifier(name, node.this))
-        elif column is None:
+            column = self._indicator(node, source, number)
+        if column is None:
             raise self._no_column(node, [source])
-        else:
-            node.set("this", _identifier(column.name, node.this))
-            node.meta["origin"] = column.origin
+        node.set("this", _identifier(column.name, node.this))
+        node.meta["origin"] = column.origin
 
     def _source(self, node: exp.Column, scope: Scope) -> FromSource:
         name = node.table
@@ -267,7 +265,11 @@ class ColumnResolver:
                 raise self._ambiguous(node, name, remedy)
             if sources:
                 column = self._indicator(node, sources[0], number)
-                node.set("this", _identifier(column, node.this))
+                node.set("this", _identifier(column.name, node.this))
+                node.meta["origin"] = column.origin
+                if around is not scope or column.name.lower() in around.given:
+                    # its name alone may mean another thing here
+                    node.set("table", _identifier(sources[0].alias, None))
                 return
         if key_number(name):  # in an expression: its column, or for a combination (a, b)
             columns = self._key_columns(node, scope)
@@ -292,7 +294,7 @@ class ColumnResolver:
         if name not in scope.given:  # in some clauses it means what AS has given
             node.meta["origin"] = column.origin
 
-    def _indicator(self, node: exp.Column, source: FromSource, number: int) -> str:
+    def _indicator(self, node: exp.Column, source: FromSource, number: int) -> Column:
         bound = source.bound
         names = bound.indicators if bound is not None else ()
         if number > len(names):
@@ -303,15 +305,16 @@ class ColumnResolver:
                 f"indicators: {shown}" if shown else "it has no indicators",
                 code="unknown_column",
             )
-        name = names[number - 1]
-        if source.column(name) is None and bound is not None:
+        column = source.column(names[number - 1])
+        if column is None:
+            key = bound.key_number if bound is not None else 0
             raise self._error(
                 node,
-                f"vector {bound.key_number}.{number} is not in FROM",
-                f"add it: FROM {bound.shown}, vector {bound.key_number}.{number}",
+                f"vector {key}.{number} is not in FROM",
+                f"add it: FROM {source.shown}, vector {key}.{number}",
                 code="unknown_column",
             )
-        return name
+        return column
 
     def expand_keys(self, node: exp.Select, scope: Scope) -> None:
         """In lists of columns, Xi of a combination stands for all of its columns."""
@@ -357,12 +360,7 @@ class ColumnResolver:
                 remedy = f"write the columns: {found[0].alias}.{first}, ..."
                 raise self._ambiguous(node, node.name, remedy)
             if found and found[0].bound is not None and found[0].bound.key:
-                source = found[0]
-                table = _identifier(source.alias, None)
-                return [
-                    exp.Column(this=_identifier(name, node.this), table=table.copy())
-                    for name in found[0].bound.key
-                ]
+                return [self._key_column(node, found[0], name) for name in found[0].bound.key]
         visible = [s.shown for around in scope.chain() for s in around.sources]
         raise self._error(
             node,
@@ -370,6 +368,13 @@ class ColumnResolver:
             f"FROM has {', '.join(visible) or 'nothing'}; add key {number}",
             code="unknown_name",
         )
+
+    def _key_column(self, node: exp.Column, source: FromSource, name: str) -> exp.Column:
+        known = source.column(name)
+        table = _identifier(source.alias, None)
+        column = exp.Column(this=_identifier(name, node.this), table=table)
+        column.meta["origin"] = None if known is None else known.origin
+        return column
 
     def star(self, node: exp.Expr, scope: Scope) -> list[Column] | None:
         """Columns that `*` or `a.*` stand for; None if it is neither."""

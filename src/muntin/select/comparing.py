@@ -71,7 +71,7 @@ class Comparison:
 
     shown: str
     name: str
-    """A column in it."""
+    """A column in it, as it was written: X1, Y2."""
     nth: int
     """Of the places of that name in the text, from 0: constants before it may be others."""
     mine: Kind
@@ -88,9 +88,10 @@ def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
             for side, kind, against in ((one, mine, theirs), (other, theirs, mine)):
                 column = side.find(exp.Column)
                 if column is not None and kind is not None and against is not None:
-                    place = span_of(column) or NOWHERE
-                    nth = sum(start < place.start for start in starts_of(column.name, text))
-                    found[Comparison(_shown(side), column.name, nth, kind, against)] = None
+                    place = span_of(column.this) or NOWHERE
+                    word = text[place.start : place.start + place.length].strip('"')
+                    nth = sum(start < place.start for start in starts_of(word, text))
+                    found[Comparison(_shown(side), word, nth, kind, against)] = None
     return tuple(found)
 
 

@@ -327,6 +327,12 @@ class _Parser(_BASE):
             found.set("this", exp.Column(this=exp.Identifier(this=token.text, quoted=True)))
         return found
 
+    def _parse_limit(self, *given: Any, **named: Any) -> Any:
+        found = super()._parse_limit(*given, **named)
+        if isinstance(found, exp.Limit) and found.args.get("offset"):
+            self.raise_error("After LIMIT stands one number: write LIMIT 3 OFFSET 2", self._prev)
+        return found
+
     def _parse_is(self, this: Any) -> Any:
         start = self._index
         negated = self._match(TokenType.NOT)
