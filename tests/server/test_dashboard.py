@@ -106,7 +106,7 @@ def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, s
         feeder.minute()
         page.wait_for_timeout(600)  # a state comes twice a second
     assert asked.count("history") <= 3
-    assert asked.count("catalogue") <= 1
+    assert asked.count("catalogue") <= 3
     page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: true})")
     page.wait_for_timeout(300)
     asked.clear()
@@ -117,6 +117,13 @@ def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, s
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
     wait(page, "html => document.querySelector('#load svg').outerHTML !== html", drawn)
     assert "history" in asked
+    named = "#catalogue button:text-is('orders')"
+    page.focus(named)
+    until = "document.querySelector('#catalogue tbody').rows[0].cells[3].textContent"
+    before = page.evaluate(until)
+    feeder.minute()
+    wait(page, f"before => {until} !== before", before)  # and the keyboard's place is kept
+    assert page.evaluate("document.activeElement.textContent") == "orders"
 
 
 def test_a_trend_shows_first_what_it_is_ordered_by(page, ledger):
@@ -332,8 +339,11 @@ def test_behind_a_proxy_that_puts_a_path_before_it(page, server):
 def test_a_token_is_asked_for(page, feeder, ledger):
     token, held = "reader-0123456789", ["reader-0123456789", ""]
     limits = ServerLimits(recheck_seconds=0.5)
-    with Server(ledger, port=0, tokens=lambda: held, limits=limits) as server:
+    server, port = server_that_comes_back(ledger)
+    with server:
         page.goto(server.url)
+        state(page, "live")
+    with Server(ledger, port=port, tokens=lambda: held, limits=limits):  # which asks for one now
         page.fill("#token input", "wrong-0123456789")
         page.keyboard.press("Enter")
         page.wait_for_selector("#token [role=alert]:text('that is not it')")

@@ -91,6 +91,30 @@ export function table(columns, rows, types = []) {
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
 }
 
+// A table with a button in each row; returns it, and what shows [name, its other cells' texts] and gives
+// the rows by name. These stay, so that the keyboard's place is not lost.
+export function listing(head, numbers, onclick) {
+  const body = make("tbody"), rows = new Map();
+  const line = (tag, inside) => make("tr", {}, ...head.map((name, i) =>
+    make(tag, { class: i >= numbers ? "number" : "" }, inside(name, i))));
+  const whole = make("div", { class: "scroll", tabindex: "0" },
+    make("table", {}, make("thead", {}, line("th", (name) => name)), body));
+  const show = (all) => {
+    const there = new Set(all.map(([name]) => name));
+    for (const [name, row] of rows) if (!there.has(name)) { row.remove(); rows.delete(name); }
+    for (const [name, ...texts] of all) {
+      if (!rows.has(name)) {
+        const button = make("button", { type: "button", onclick: () => onclick(name) }, name);
+        rows.set(name, line("td", (_, i) => i ? null : button));
+        body.append(rows.get(name));
+      }
+      texts.forEach((text, i) => { rows.get(name).cells[i + 1].textContent = text; });
+    }
+    return rows;
+  };
+  return [whole, show];
+}
+
 export function choice(label, options, onchange) {
   const select = make("select", { "aria-label": label, onchange: () => onchange(select.value) });
   for (const [value, text] of options) select.append(make("option", { value }, text));

@@ -5,8 +5,8 @@ const EVERY_MS = 3000;
 
 // Calls `ask` for what is new: once in so many milliseconds, one call at a time, never while the page
 // is hidden. What comes in between is asked for once, afterwards. With true, for a person, at once.
-export function paced(ask, every = EVERY_MS) {
-  let due = false, busy = false, timer = null, last = -every;
+export function paced(ask) {
+  let due = false, busy = false, timer = null, last = -EVERY_MS;
   const go = () => {
     if (!due || busy || timer != null || document.hidden) return;
     timer = setTimeout(async () => {
@@ -16,13 +16,13 @@ export function paced(ask, every = EVERY_MS) {
       busy = true;
       last = performance.now();
       try { await ask(); } finally { busy = false; go(); }
-    }, Math.max(0, last + every - performance.now()));
+    }, Math.max(0, last + EVERY_MS - performance.now()));
   };
   document.addEventListener("visibilitychange", go);
   return (atOnce = false) => {
     due = true;
     if (atOnce) {
-      last = -every;
+      last = -EVERY_MS;
       clearTimeout(timer);
       timer = null;
     }
@@ -94,22 +94,18 @@ export class Live {
   }
 
   async open() {
-    let ticket = null;
+    let ticket;
     try {
-      if (this.token) {
-        const answer = await fetch("./ticket", { method: "POST", headers: this.headers() });
-        if (answer.status === 401) return location.reload(); // it is no token any more: another is asked for
-        ticket = (await answer.json()).ticket;
-      }
-    } catch {
-      return this.again();
+      ({ ticket } = await this.ask("/ticket", {}));
+    } catch ({ status }) {
+      return status === 401 ? location.reload() : this.again(); // a token is needed now, or another
     }
     const place = new URL("live", location); // beside the page: a proxy may put a path before both
     place.protocol = place.protocol.replace("http", "ws");
     const socket = new WebSocket(place);
     this.socket = socket;
     this.heard = Date.now();
-    socket.onopen = () => { if (ticket) socket.send(JSON.stringify({ type: "hello", ticket })); };
+    socket.onopen = () => { if (this.token) socket.send(JSON.stringify({ type: "hello", ticket })); };
     socket.onmessage = (event) => { if (socket === this.socket) this.hear(exact(event.data)); };
     socket.onclose = () => { if (socket === this.socket) this.again(); };
   }

@@ -1,5 +1,5 @@
 // The pipelines of a ledger: what each does, what is wrong with it, and which one the page shows.
-import { bytes, choice, duration, make, moment, number, short } from "./dom.js";
+import { bytes, choice, duration, listing, make, moment, number, short } from "./dom.js";
 
 const STATES = { unknown: "no batch yet", running: "running", idle: "idle", stale: "silent", failed: "failed", finished: "stopped" };
 const LEVELS = { failed: "bad", stale: "bad", running: "good" };
@@ -50,32 +50,21 @@ const HEAD = ["pipeline", "state", "heard of", "events a second", "newest event 
 
 // All of them, a row each, where there are several.
 export function overview(section, size, onchoice) {
-  const body = make("tbody"), rows = new Map(), wrong = make("ul", { class: "bad" });
-  section.querySelector("div").replaceChildren(make("div", { class: "scroll", tabindex: "0" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...HEAD.map((name, i) => make("th", { class: i > 1 ? "number" : "" }, name)))), body)), wrong);
-  const row = (name) => {
-    if (!rows.has(name)) { // buttons stay, so that the keyboard's place is not lost
-      const cells = HEAD.map((_, i) => make("td", { class: i > 1 ? "number" : "" }));
-      cells[0].append(make("button", { type: "button", onclick: () => onchoice(name) }, name));
-      rows.set(name, { whole: make("tr", {}, ...cells), cells });
-      body.append(rows.get(name).whole);
-    }
-    return rows.get(name);
-  };
+  const [whole, fill] = listing(HEAD, 2, onchoice), wrong = make("ul", { class: "bad" });
+  section.querySelector("div").replaceChildren(whole, wrong);
   return (state, chosen) => {
     section.hidden = state.pipelines.length < 2;
-    for (const [name, { whole }] of rows) if (!state.pipelines.some((p) => p.name === name)) { whole.remove(); rows.delete(name); }
-    for (const pipeline of state.pipelines) {
-      const { whole, cells } = row(pipeline.name);
-      const [said, level] = stateOf(pipeline);
+    const rows = fill(state.pipelines.map((pipeline) => {
       const behind = ended(pipeline) || pipeline.newest == null ? "–" : duration(Math.max(0, state.now - pipeline.newest));
       const stored = size(pipeline.name);
-      cells[1].className = level;
-      [said, pipeline.silent_us == null ? "–" : `${duration(pipeline.silent_us)} ago`, short(pipeline.events_per_second ?? 0),
-        moment(pipeline.newest), behind, number(pipeline.read), number(pipeline.late), number(pipeline.rejected),
-        stored == null ? "–" : bytes(stored)].forEach((text, i) => { cells[i + 1].textContent = text; });
-      if (pipeline.name === chosen) whole.setAttribute("aria-current", "true");
-      else whole.removeAttribute("aria-current");
+      return [pipeline.name, stateOf(pipeline)[0], pipeline.silent_us == null ? "–" : `${duration(pipeline.silent_us)} ago`,
+        short(pipeline.events_per_second ?? 0), moment(pipeline.newest), behind, number(pipeline.read),
+        number(pipeline.late), number(pipeline.rejected), stored == null ? "–" : bytes(stored)];
+    }));
+    for (const pipeline of state.pipelines) {
+      const row = rows.get(pipeline.name);
+      row.cells[1].className = stateOf(pipeline)[1];
+      row.ariaCurrent = pipeline.name === chosen ? "true" : null;
     }
     const found = state.pipelines.flatMap((one) => troubles(one).map((text) => `${one.name}: ${text}`));
     wrong.hidden = !found.length;
