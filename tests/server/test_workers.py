@@ -433,9 +433,11 @@ def _asked_in_vain(url):
             return
 
 
-def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(ledger):
+def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(feeder, ledger):
     fork_server = ForkServer(ledger, ServerLimits())
+    assert fork_server.warm() == 1
     begun, _ = fork_server.begin()
+    assert psutil.Process(fork_server._process.pid).num_threads() == 1
     other, theirs = socket.socketpair()
     with theirs:
         socket.send_fds(fork_server._control, [BEGIN], [theirs.fileno()])

@@ -92,7 +92,12 @@ class ForkServer:
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     # it forks: no threads before that, and a worker has one core anyway
-                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                    env={
+                        **os.environ,
+                        "OPENBLAS_NUM_THREADS": "1",
+                        "OMP_NUM_THREADS": "1",
+                        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+                    },
                     start_new_session=True,  # a terminal's Ctrl-C is for the server
                 )
             settings = json.dumps(self._settings).encode()  # a password is no argument to be seen
