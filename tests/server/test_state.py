@@ -39,7 +39,9 @@ def ago(seconds):
     (ago(2), {"state": "failed", "at": ago(1), "reason": "no column x"}, "failed", True),
     (ago(900), {"state": "failed", "at": ago(600), "reason": "no column x"}, "failed", True),
     (ago(1), {"state": "failed", "at": ago(60), "reason": "no column x"}, "running", False),
-    (ago(-60), {"state": "running", "at": ago(-60)}, "running", False),  # the clock went back
+    (ago(-9), {"state": "running", "at": ago(-9)}, "running", False),
+    (ago(-60), {"state": "running", "at": ago(-60)}, "stale", True),  # the clock went back
+    (ago(-900), None, "stale", True),
     (ago(-900), {"state": "running", "at": ago(2)}, "running", False),
     (ago(-900), {"state": "running", "at": ago(60)}, "stale", True),
     (ago(-900), {"state": "failed", "at": ago(60), "reason": "no column x"}, "failed", True),

@@ -50,7 +50,8 @@ def liveness(
     alive = max(committed, said_at)
     if not alive:
         return Liveness("unknown", True, None)
-    silent = now_us - alive
+    # what it said ahead of the clock, it said before that was set back: for how long, nobody knows
+    silent = abs(now_us - alive)
     if said == "finished":
         return Liveness("finished", False, silent)
     if said == "failed" and committed <= said_at:
