@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_helpers import PANE, SPEC, batch, events_of, packed, slices_of
+from ledger_helpers import PANE, SPEC, batch, events_of, packed, partial, slices_of
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, SpecError
-from muntin.ledger import Ledger, Made, Partial, Stored
+from muntin.ledger import Ledger, Made, Partial, Stored, copying
 from muntin.ledger.copying import copy_ledger
 from muntin.ledger.files import PayloadFolder, fetch
 from muntin.ledger.sqlite import SqliteLedger
@@ -231,6 +231,36 @@ def test_a_copy_shares_no_file_with_its_original(ledger: Ledger, tmp_path: Path)
     for one in made[1:]:
         assert events_of(one, one.pieces("s", PANE)) == [(0, 1), (PANE, 2)]
         assert one.verify() == []
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_copy_that_was_interrupted_counts_nowhere(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """Nor one in whose place a pipeline begins while it is made."""
+    before, began = SqliteLedger(tmp_path / "before.db"), []
+    copy_ledger(SqliteLedger(tmp_path / "empty.db"), before)  # `before` is a copy itself
+    other = {"pane_us": 7, "summaries": {"o": {"kind": "kll"}}, "queries": {}}
+    before.open_writer("other", other, query_id="B")
+    before.open_writer("p", SPEC, query_id="A").commit(batch(0, partial("s", 0, [1])))
+
+    def interrupted(*_: object) -> list[Any]:
+        if not begins:
+            raise InterruptedError
+        began.append(ledger.open_writer("p", SPEC, query_id="A"))
+        return []
+
+    monkeypatch.setattr(copying, "_payloads", interrupted)
+    with pytest.raises(
+        (LedgerError, InterruptedError), match="holds pipelines" if begins else None
+    ):
+        copy_ledger(before, ledger)
+    (writer,) = began or [ledger.open_writer("p", SPEC, query_id="A")]
+    place = str(tmp_path / "far")
+    assert ledger.payload_folder("p", place) != before.payload_folder("p", place)
+    assert writer.commit(batch(0, partial("s", PANE, [2])))
+    assert events_of(ledger, ledger.pieces("s", PANE)) == [(PANE, 2)]
+    assert ledger.verify() == []
 
 
 def test_a_backup_that_failed_leaves_no_file(ledger: Ledger, tmp_path: Path) -> None:

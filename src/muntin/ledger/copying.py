@@ -32,23 +32,28 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
         The target holds pipelines, something in the source is damaged, or one of them cannot be
         used.
     """
-    if target.pipelines():
-        names = ", ".join(info.name for info in target.pipelines())
-        raise LedgerError(f"{target.url} holds pipelines ({names}): copy to a ledger of its own")
     copied = 0
     with target.reading() as made:
         number = made.meta()["generation"]  # as it was made; in the end it has the source's
         in_store = not home_of(made.place)
     with source.reading() as reading:
         meta = reading.meta()
-        target.write(lambda tables: [tables.remove(table, "") for table in TABLES])
+
+        def begin(connection: Tables) -> None:
+            _check_free(target, connection)
+            for table in TABLES:
+                connection.remove(table, "")
+
+        target.write(begin)
         for table in TABLES:
-            if table not in (PIPELINES, PAYLOADS):
+            if table not in (PIPELINES, PAYLOADS, DOCUMENTS):
                 copied += _put(target, table, _rows(reading, table))
         copied += _put(target, PAYLOADS, _payloads(reading, number if in_store else None))
 
         def finish(connection: Tables) -> None:
-            connection.put(PIPELINES, list(_rows(reading, PIPELINES)))
+            _check_free(target, connection)
+            for table in (PIPELINES, DOCUMENTS):
+                connection.put(table, list(_rows(reading, table)))
             connection.put(DOCUMENTS, [DOCUMENTS.seal_row(0, FOLDERS, str(number))])
             version = max(meta["version"], connection.meta()["version"])
             connection.set_meta({**meta, "version": version})
@@ -58,10 +63,21 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
     return copied + len(target.pipelines())
 
 
+def _check_free(target: SqliteLedger, connection: Tables) -> None:
+    names = ", ".join(str(name) for _, name, *_ in connection.rows(PIPELINES))
+    if names:
+        raise LedgerError(f"{target.url} holds pipelines ({names}): copy to a ledger of its own")
+
+
 def _put(target: SqliteLedger, table: SqlTable, rows: Iterator[Row]) -> int:
     count = 0
     for some in _portions(rows):
-        target.write(lambda connection: connection.put(table, some))  # noqa: B023
+
+        def put(connection: Tables) -> None:
+            _check_free(target, connection)  # one may begin in a ledger that is being made
+            connection.put(table, some)  # noqa: B023
+
+        target.write(put)
         count += len(some)
     return count
 

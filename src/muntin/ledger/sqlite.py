@@ -224,6 +224,9 @@ class SqliteLedger(View):
                 ]
                 for table in schema.TABLES:
                     found += self._damaged_rows(connection, table)
+                statement = "SELECT 1 FROM names WHERE NOT EXISTS (SELECT 1 FROM pipelines)"
+                if connection.execute(statement).fetchone():
+                    found.append(f"{self._place}: a copy to it was interrupted: copy again")
         except MuntinError as problem:
             found.append(str(problem))
         return found
