@@ -15,7 +15,8 @@ from muntin.kinds.base import SegmentSpec, as_tuple, check_answered, distinct
 from muntin.kinds.columns import check_item, check_keys, check_number
 from muntin.kinds.values import Refused, below_zero, refused_sketches
 from muntin.segments.merged import MergedDistinct, MergedQuantiles
-from muntin.segments.table import Segment, Table
+from muntin.segments.nulls import counts_of
+from muntin.segments.table import Segment
 
 MERGED = MergedDistinct, MergedQuantiles
 LIMIT = 10_000
@@ -115,7 +116,7 @@ class SplitSpec(SketchSpec):
             return bounds
         keys = other = 0
         for table in segment.tables:
-            rest, values = table.is_rest(), _values(table)
+            rest, values = table.is_rest(), counts_of(table)
             keys += int((values[~rest] > 0).sum())
             other += int(values[rest].sum())
         return {**bounds, "keys": keys, "other": other}
@@ -123,13 +124,7 @@ class SplitSpec(SketchSpec):
     def fill(self, segment: Segment) -> dict[str, int]:
         if not self.by:
             return super().fill(segment)
-        return {"keys": sum(int((_values(t)[~t.is_rest()] > 0).sum()) for t in segment.tables)}
-
-
-def _values(table: Table) -> np.ndarray:
-    """Events with a value of each row: int64[rows]."""
-    nulls = table.states.get("nulls")
-    return table.events - nulls if isinstance(nulls, np.ndarray) else table.events
+        return {"keys": sum(int((counts_of(t)[~t.is_rest()] > 0).sum()) for t in segment.tables)}
 
 
 def nulls_of(segment: Segment) -> int:

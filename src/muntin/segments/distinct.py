@@ -28,7 +28,7 @@ from muntin.segments.columns import Column, Ragged, States, frozen, lists
 from muntin.segments.items import item_numbers
 from muntin.segments.kernels import distinct as _kernels
 from muntin.segments.keys import Keys
-from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.checks import integer_in
 from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
@@ -103,7 +103,7 @@ class DistinctItems(Algebra):
         kernels.merge_distinct(
             *flat, order, bounds, m, starts, buffer, register_starts, registers
         )  # fmt: skip
-        nulls = merged_nulls(states, order, bounds)
+        nulls = summed(states["nulls"], order, bounds)
         return _states(nulls, starts, buffer, register_starts, registers)
 
     def counts(self, table: Table) -> np.ndarray:

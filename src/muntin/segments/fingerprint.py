@@ -36,12 +36,20 @@ import pyarrow.compute as pc
 from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, States, frozen, lists, numbers, present, taken, trimmed
+from muntin.segments.columns import Column, States, frozen, lists, taken, trimmed
 from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
-from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.keys import Keys
-from muntin.segments.nulls import absent, check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.nulls import (
+    absent,
+    check_counts,
+    check_nulls,
+    counts_of,
+    less,
+    summed,
+    without,
+    without_nulls,
+)
 from muntin.segments.ranked import QuantilesAt, RanksOf, answer_table
 from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
@@ -53,7 +61,6 @@ from muntin.summaries.weighted_view import check_fractions
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _compute: Any = pc
-_keep: Any = keep_present
 KEYS_LG_MAX = 30  # of one row: a segment of more is not read
 FPP_MIN = 2.0 ** (KEYS_LG_MAX - 62)  # fingerprints are below 2**62
 
@@ -191,16 +198,14 @@ class Fingerprints(Algebra):
         if self.domain is None:
             return states
         cells, unranked = self._cells(values[1])
-        counts = np.zeros(len(bounds) - 1, np.int64)
+        counts: Column = None
         if unranked.any():
-            kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
-            size = _keep(order, bounds, frozen(unranked), kept, kept_bounds, counts)
-            order, bounds = frozen(kept[:size]), frozen(kept_bounds)
+            order, bounds, counts = without(unranked, order, bounds)
         leaf = 1 << self._map.bits
         leaves = cells[order] + np.int64(leaf)
         out = _Digests(len(bounds) - 1, len(leaves))
         kernels.fold_nodes(leaves, bounds, self.k, leaf, *out.arrays)
-        return {**states, "unranked": present(counts), **out.states()}
+        return {**states, "unranked": counts, **out.states()}
 
     def _cells(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Cell of each number, and which have none: int64[n], bool[n]."""
@@ -221,16 +226,12 @@ class Fingerprints(Algebra):
         starts, union = np.empty(groups + 1, np.int64), np.empty(len(prints.items), np.int64)
         kernels.merge_sets(prints.starts, prints.items, order, bounds, starts, union)
         merged: dict[str, Column] = {
-            "nulls": merged_nulls(states, order, bounds),
+            "nulls": summed(states["nulls"], order, bounds),
             "prints": trimmed(starts, union),
         }
         if self.domain is None:
             return merged
-        unranked = states["unranked"]
-        if isinstance(unranked, np.ndarray):
-            counts = np.empty(groups, np.int64)
-            sum_counts(unranked, order, bounds, counts)
-            unranked = present(counts)
+        unranked = summed(states["unranked"], order, bounds)
         stored = _digests(states, len(order))
         out = _Digests(groups, len(stored[1]))
         leaf = 1 << self._map.bits
@@ -248,15 +249,14 @@ class Fingerprints(Algebra):
             raise CorruptSummary("fingerprint: keys without a type")
         if self.domain is None:
             return
-        unranked = numbers(table.states["unranked"])
-        if len(unranked) and (unranked.min() < 0 or (unranked > counts).any()):
-            raise CorruptSummary("fingerprint: more keys without a number than keys")
+        problem = "fingerprint: more keys without a number than keys"
+        check_counts(table.states["unranked"], counts, problem)
         nodes, weights = (lists(table.states[name], len(table)) for name in ("nodes", "counts"))
         if not np.array_equal(nodes.starts, weights.starts):
             raise CorruptSummary("fingerprint: nodes without counts")
         stored = _digests(table.states, len(table))
         leaf = 1 << self._map.bits
-        row = kernels.check_nodes(*stored, self._ranked(table), self.k, leaf)
+        row = kernels.check_nodes(*stored, self.ranked(table), self.k, leaf)
         if row >= 0:
             raise CorruptSummary(f"fingerprint: row {row} is no digest of its numbers")
 
@@ -265,11 +265,9 @@ class Fingerprints(Algebra):
         keys = lists(table.states["prints"], len(table)).sizes.max(initial=0)
         return float(keys) / 2.0**self.print_bits
 
-    def _ranked(self, table: Table) -> np.ndarray:
+    def ranked(self, table: Table) -> np.ndarray:
         """Events with a number of each row."""
-        unranked = numbers(table.states["unranked"])
-        counts = counts_of(table)
-        return frozen(counts - unranked) if len(unranked) else counts
+        return less(counts_of(table), table.states.get("unranked"))
 
     def answer(self, table: Table, question: Any) -> pa.Table:
         """Of `Contains`, each row and item: `item`, `present`, `false_positive_rate` (of an item
@@ -283,7 +281,7 @@ class Fingerprints(Algebra):
             )
         if self.domain is None:
             raise BadArgument("this fingerprint ranks no number: it has no domain")
-        ranked = self._ranked(table)
+        ranked = self.ranked(table)
         filled = np.flatnonzero(ranked)
         stored = _digests(taken(table.states, filled, len(table)), len(filled))
         leaf, domain = 1 << self._map.bits, self._map

@@ -31,7 +31,7 @@ from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import frequency as _kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
 from muntin.segments.keys import Keys
-from muntin.segments.nulls import check_nulls, merged_nulls
+from muntin.segments.nulls import check_nulls, summed
 from muntin.segments.table import Table
 from muntin.segments.top_k import (
     ENTRIES,
@@ -142,7 +142,7 @@ class Frequency(Algebra):
         _close(cell_starts, self.track, starts, named, weights, gained, offsets)
         used = int(cell_starts[-1])
         column = Ragged(frozen(cell_starts), frozen(counters[:used])) if used else None
-        nulls = merged_nulls(states, order, bounds)
+        nulls = summed(states["nulls"], order, bounds)
         return {"nulls": nulls, **out.states(), "cells": column}, listed
 
     def check(self, table: Table) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as _pc
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Column, States, frozen, numbers, present
+from muntin.segments.columns import Column, frozen, numbers, present
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.table import Table
 
@@ -25,33 +25,49 @@ def without_nulls(
     missing = absent(values)
     if missing is None:
         return order, bounds, None, None
+    return *without(missing, order, bounds), missing
+
+
+def without(
+    missing: np.ndarray, order: np.ndarray, bounds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Column]:
+    """The other events: their order and bounds, and how many each group lacks."""
     counts = np.empty(len(bounds) - 1, np.int64)
     kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
     size: Any = keep_present(order, bounds, frozen(missing), kept, kept_bounds, counts)
-    return frozen(kept[:size]), frozen(kept_bounds), present(counts), missing
+    return frozen(kept[:size]), frozen(kept_bounds), present(counts)
 
 
-def merged_nulls(states: States, order: np.ndarray, bounds: np.ndarray) -> Column:
-    """The column of a merge."""
-    nulls = states["nulls"]
-    if not isinstance(nulls, np.ndarray):
+def summed(column: Column, order: np.ndarray, bounds: np.ndarray) -> Column:
+    """Counts as a merge has them: the sum of each group."""
+    if not isinstance(column, np.ndarray):
         return None
     counts = np.empty(len(bounds) - 1, np.int64)
-    sum_counts(nulls, order, bounds, counts)
+    sum_counts(column, order, bounds, counts)
     return present(counts)
+
+
+def less(events: np.ndarray, column: Column) -> np.ndarray:
+    """Events of each row that are not among those a column counts."""
+    counts = numbers(column)
+    return frozen(events - counts) if len(counts) else events
 
 
 def counts_of(table: Table) -> np.ndarray:
     """Events with a value of each row: int64[rows]."""
-    nulls = numbers(table.states["nulls"])
-    return frozen(table.events - nulls) if len(nulls) else table.events
+    return less(table.events, table.states["nulls"])
+
+
+def check_counts(column: Column, most: np.ndarray, problem: str) -> None:
+    """CorruptSummary where a count is below 0, or above the most that it can be."""
+    counts = numbers(column)
+    if len(counts) and (counts.min() < 0 or (counts > most).any()):
+        raise CorruptSummary(problem)
 
 
 def check_nulls(table: Table) -> None:
     """CorruptSummary where a row has more nulls than events, or fewer than none."""
-    nulls = numbers(table.states["nulls"])
-    if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
-        raise CorruptSummary("segment: more nulls than events")
+    check_counts(table.states["nulls"], table.events, "segment: more nulls than events")
 
 
 def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:

@@ -20,7 +20,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, starts_of, taken, trimmed
 from muntin.segments.kernels.lists import SHORT, gather_lists, sort_short_lists
 from muntin.segments.keys import Keys
-from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
@@ -113,7 +113,7 @@ class RankedRows(Algebra):
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
-        nulls, groups = merged_nulls(states, order, bounds), len(bounds) - 1
+        nulls, groups = summed(states["nulls"], order, bounds), len(bounds) - 1
         flat = self._flat(states, len(order))
         sizes = np.diff(flat[0])[order]
         totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes

@@ -31,11 +31,11 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Ragged, States, frozen, lists, numbers, present
+from muntin.segments.columns import Ragged, States, frozen, lists, numbers
 from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.kernels import sketched as _kernels
-from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Encoded, Keys
+from muntin.segments.nulls import check_counts, summed
 from muntin.segments.sums import OfIndicators, SumType, Totals, missing_of, typed
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
@@ -169,16 +169,13 @@ class SketchedSums(OfIndicators):
         most = int(item.items.max(initial=0))
         kernels.find_places(named, order, bounds, item.starts, item.items, most, places)
         for (name, _), (amounts, missing) in zip(self.indicators, columns, strict=True):
-            counts = np.zeros(len(bounds) - 1, np.int64)
-            if missing is not None:
-                sum_counts(missing, order, bounds, counts)
             totals = np.empty(len(bounds) - 1, amounts.dtype)
             kernels.total_lane(amounts, order, bounds, _limit(amounts.dtype), totals)
             out = np.empty(len(item.items), amounts.dtype)
             kernels.fold_lane(frozen(places), amounts, order, bounds, frozen(totals), out)
             listed = Ragged(item.starts, frozen(out.view(np.int64))) if len(out) else None
             states |= {
-                f"{name}.nulls": present(counts),
+                f"{name}.nulls": summed(missing, order, bounds),
                 f"{name}.all": frozen(totals),
                 f"{name}.list": listed,
                 f"{name}.cells": None,
@@ -205,10 +202,6 @@ class SketchedSums(OfIndicators):
         )  # fmt: skip
         columns = frozen(columns)
         for name, kind in self.indicators:
-            counts = np.zeros(groups, np.int64)
-            nulls = states[f"{name}.nulls"]
-            if isinstance(nulls, np.ndarray):
-                sum_counts(nulls, order, bounds, counts)
             dtype: Any = kind or "int64"
             before = numbers(states[f"{name}.all"])
             totals = np.empty(groups, dtype)
@@ -226,7 +219,7 @@ class SketchedSums(OfIndicators):
             used = int(list_starts[-1])
             sums = frozen(buffer[:used].view(np.int64).copy())
             out |= {
-                f"{name}.nulls": present(counts),
+                f"{name}.nulls": summed(states[f"{name}.nulls"], order, bounds),
                 f"{name}.all": frozen(totals),
                 f"{name}.list": Ragged(frozen(list_starts), sums) if used else None,
                 f"{name}.cells": Ragged(dense.starts, frozen(counters.view(np.int64)))
@@ -243,9 +236,8 @@ class SketchedSums(OfIndicators):
         item, cells = lists(table.states["item"], rows), lists(table.states["cells"], rows)
         complete = np.where(cells.sizes > 0, 0, item.sizes)
         for name, kind in self.indicators:
-            nulls = numbers(table.states[f"{name}.nulls"])
-            if len(nulls) and (nulls.min() < 0 or (nulls > table.events).any()):
-                raise CorruptSummary(f"sketched_matrix: {name!r:.100} has too many nulls")
+            problem = f"sketched_matrix: {name!r:.100} has too many nulls"
+            check_counts(table.states[f"{name}.nulls"], table.events, problem)
             stored = lists(table.states[f"{name}.list"], rows)
             own = lists(table.states[f"{name}.cells"], rows)
             if (stored.sizes != complete).any() or not np.array_equal(own.starts, cells.starts):

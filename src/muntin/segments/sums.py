@@ -31,8 +31,8 @@ from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
 from muntin.segments.kernels import sums as _kernels
-from muntin.segments.kernels.lists import sum_counts
 from muntin.segments.keys import Keys
+from muntin.segments.nulls import less, summed
 from muntin.segments.table import Segment, Table
 from muntin.summaries.checks import INT64_MIN
 from muntin.summaries.indicators import INT64_MAX, indicator_values
@@ -120,7 +120,7 @@ class Sums(OfIndicators):
         states: dict[str, Column] = {}
         groups = _Groups(order, bounds)
         for (name, kind), (read, missing) in zip(self.indicators, values, strict=True):
-            states[f"{name}.nulls"] = None if missing is None else groups.counts(missing)
+            states[f"{name}.nulls"] = summed(missing, order, bounds)
             states[f"{name}.unseen"] = None
             if kind is None or read.numbers is None:
                 states.update(_zeros(name, kind, groups.size))
@@ -137,10 +137,7 @@ class Sums(OfIndicators):
         groups = _Groups(order, bounds)
         for name, kind in self.indicators:
             for part in ("nulls", "unseen"):
-                column = states[f"{name}.{part}"]
-                out[f"{name}.{part}"] = (
-                    groups.counts(column) if isinstance(column, np.ndarray) else None
-                )
+                out[f"{name}.{part}"] = summed(states[f"{name}.{part}"], order, bounds)
             first = states.get(f"{name}.sum")
             if not isinstance(first, np.ndarray):
                 continue
@@ -362,8 +359,7 @@ def counted_events(segment: Segment, table: Table | None, indicator: str = "") -
     if indicator:
         if f"{indicator}.unseen" not in table.states:
             return counts
-        unseen = numbers(table.states[f"{indicator}.unseen"])
-        events = events - unseen if len(unseen) else events
+        events = less(events, table.states[f"{indicator}.unseen"])
     at = np.searchsorted(segment.slices, table.slices)
     counts[at] = np.add.reduceat(events, table.starts[:-1])
     return counts
@@ -401,11 +397,6 @@ class _Groups:
         groups = np.empty(len(self.order), np.int64)
         kernels.groups_of_rows(self.order, self.bounds, groups)
         return frozen(groups)
-
-    def counts(self, column: np.ndarray) -> Column:
-        counts = np.empty(self.size, np.int64)
-        sum_counts(column, self.order, self.bounds, counts)
-        return present(counts)
 
     def integers(
         self, name: str, first: np.ndarray, second: Column, largest: int

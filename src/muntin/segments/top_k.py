@@ -33,7 +33,7 @@ from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbe
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
-from muntin.segments.nulls import check_nulls, counts_of, merged_nulls, without_nulls
+from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
@@ -99,7 +99,7 @@ class TopItems(Algebra):
         out = GroupEntries.empty(len(bounds) - 1, len(stored[1]))
         most = 2 * self.capacity
         kernels.merge_items(*stored, order, bounds, self.capacity, most, *out.arrays)
-        return {"nulls": merged_nulls(states, order, bounds), **out.states()}
+        return {"nulls": summed(states["nulls"], order, bounds), **out.states()}
 
     def check(self, table: Table) -> None:
         check_nulls(table)

@@ -19,6 +19,7 @@ from muntin.kinds.periodic import SEPARATOR
 from muntin.segments.algebra import Algebra
 from muntin.segments.distinct import DistinctCount
 from muntin.segments.fingerprint import Contains, Fingerprints
+from muntin.segments.nulls import less
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
@@ -133,12 +134,9 @@ def values_of_rows(algebra: Algebra, table: Table) -> np.ndarray:
     that others made, the values that these have seen."""
     if isinstance(algebra, Quantiles):
         return algebra.counts(table)
-    found = table.events
-    lacking = ["nulls", "unranked"] if isinstance(algebra, Fingerprints) else ["nulls"]
-    for name in lacking:
-        count = table.states.get(name)
-        found = found - count if isinstance(count, np.ndarray) else found
-    return found
+    if isinstance(algebra, Fingerprints):
+        return algebra.ranked(table)
+    return less(table.events, table.states.get("nulls"))
 
 
 def _check_items(asked: tuple[Argument, ...], algebra: Algebra, table: Table) -> None:
