@@ -44,6 +44,7 @@ from muntin.segments.top_k import (
     heaviest,
     numbered,
     weights_of,
+    weights_table,
 )
 from muntin.summaries.checks import integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, error_of
@@ -173,22 +174,15 @@ class Frequency(Algebra):
             raise BadArgument(f"frequency cannot answer {question!r:.100}: ask Heaviest, WeightOf")
         value, lower, upper = weights_of(table, stored, question.items)
         asked = len(question.items)
-        rows = np.repeat(np.arange(len(table)), asked)
         dense = np.repeat(cells.sizes > 0, asked)
         if dense.any():
             value = np.where(dense, self._cells(table, cells, question.items).ravel(), value)
-            errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)[rows]
+            errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)
+            errors = np.repeat(errors, asked)
             lower = np.where(dense, np.maximum(value - errors, 0), lower)
             upper = np.where(dense, value, upper)
-        found = {
-            "row": rows,
-            "item": asked_items([*question.items] * len(table)),
-            "value": value,
-            "lower": lower,
-            "upper": upper,
-            "confidence": np.where(dense, self.confidence, 1.0),
-        }
-        return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
+        confidence = np.where(dense, self.confidence, 1.0)
+        return weights_table(stored[5], question.items, (value, lower, upper), confidence)
 
     def error_max(self, table: Table) -> int:
         """The most that an answer is above the truth; 0 where no row has cells."""

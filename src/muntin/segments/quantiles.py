@@ -47,10 +47,10 @@ class Quantiles(RankedRows):
     kind: ClassVar[str] = "quantiles"
     ends: ClassVar[str] = "ends"
     ends_each: ClassVar[int] = 2
+    each: ClassVar[int] = 1
     levels_max: ClassVar[int] = 62
     fold_kernel: ClassVar[Any] = staticmethod(kernels.fold_quantiles)
     merge_kernel: ClassVar[Any] = staticmethod(kernels.merge_quantiles)
-    check_kernel: ClassVar[Any] = staticmethod(kernels.check_quantiles)
 
     def check_k(self) -> None:
         check_k(self.k)
@@ -76,9 +76,7 @@ class Quantiles(RankedRows):
     def ranks_of(
         self, flat: Any, points: np.ndarray, inclusive: bool, counts: np.ndarray
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        weight = np.empty((len(counts), len(points)), np.int64)
-        sure = np.empty(weight.shape, np.bool_)
-        kernels.ranks(*flat, points, inclusive, weight, sure)
+        weight, sure = self._ranked(flat, points, inclusive)
         value = weight / counts
         error = np.where(sure, 0.0, self.rank_error)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, starts_of, taken, trimmed
+from muntin.segments.kernels import ranked as _kernels
 from muntin.segments.kernels.lists import SHORT, gather_lists, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
@@ -25,6 +26,7 @@ from muntin.segments.table import Table
 from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
 
+kernels: Any = _kernels  # lists of columns are unpacked into their calls
 SEED_MAX = (1 << 64) - 1
 
 
@@ -55,11 +57,12 @@ class RankedRows(Algebra):
     ends: ClassVar[str]
     """The column of what is known exactly of a row that has levels."""
     ends_each: ClassVar[int]
+    each: ClassVar[int]
+    """Numbers of `levels` for each level."""
     levels_max: ClassVar[int]
     """Numbers that `levels` takes for a row, at most."""
     fold_kernel: ClassVar[Any]
     merge_kernel: ClassVar[Any]
-    check_kernel: ClassVar[Any]
 
     def __post_init__(self) -> None:
         self.check_k()
@@ -136,11 +139,18 @@ class RankedRows(Algebra):
     def check(self, table: Table) -> None:
         check_nulls(table)
         counts = self.counts(table)
-        row = self.check_kernel(*self._flat(table.states, len(table)), counts, np.int64(self.k))
+        flat = self._flat(table.states, len(table))
+        row = kernels.check_rows(*flat, counts, self.exact_max, self.each)
+        row = self.odd_row(flat) if row < 0 else row
         if row >= 0:
             raise CorruptSummary(f"{self.kind}: row {row} is no sketch of {counts[row]} values")
         for name in ("items", self.ends):
             check_keys(lists(table.states[name], len(table)).items, self.dtype, self.kind)
+
+    def odd_row(self, flat: Any) -> int:
+        """The first row that cannot be for a reason of this kind's own, or -1."""
+        del flat
+        return -1
 
     def answer(self, table: Table, question: Any) -> pa.Table:
         """Of each row with a value, and each fraction or point: `value`, `lower`, `upper`,
@@ -171,6 +181,15 @@ class RankedRows(Algebra):
         self, flat: Any, points: np.ndarray, inclusive: bool, counts: np.ndarray
     ) -> tuple[Sequence[np.ndarray], np.ndarray]:
         """Rank, lower and upper, float64[rows, n] each; confidence. `counts` is int64[rows, 1]."""
+
+    def _ranked(
+        self, flat: Any, points: np.ndarray, inclusive: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Weight of what is <= (or <) each point, and whether it is certain: [rows, n]."""
+        weight = np.empty((len(flat[0]) - 1, len(points)), np.int64)
+        sure = np.empty(weight.shape, np.bool_)
+        kernels.ranks(*flat, points, inclusive, self.each, weight, sure)
+        return weight, sure
 
     def _flat(self, states: States, rows: int) -> Any:
         parts = (lists(states[name], rows) for name in ("items", "levels", self.ends))

@@ -59,10 +59,10 @@ class TailQuantiles(RankedRows):
     kind: ClassVar[str] = "tail_quantiles"
     ends: ClassVar[str] = "least"
     ends_each: ClassVar[int] = 1
+    each: ClassVar[int] = 2
     levels_max: ClassVar[int] = 2 * LEVELS_MAX
     fold_kernel: ClassVar[Any] = staticmethod(fold_tail)
     merge_kernel: ClassVar[Any] = staticmethod(merge_tail)
-    check_kernel: ClassVar[Any] = staticmethod(answers.check_tail)
 
     def check_k(self) -> None:
         if not K_MIN <= self.k <= K_MAX or self.k % 2:
@@ -87,6 +87,9 @@ class TailQuantiles(RankedRows):
         """So many of the largest values are always kept, each by itself."""
         return SECTIONS * self.k
 
+    def odd_row(self, flat: Any) -> int:
+        return answers.check_turns(*flat[2:4], self.k)
+
     def values_at(self, flat: Any, fractions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out = np.empty((3, len(flat[0]) - 1, len(fractions)), np.int64)
         sure = np.empty(out.shape[1:], np.bool_)
@@ -96,9 +99,8 @@ class TailQuantiles(RankedRows):
     def ranks_of(
         self, flat: Any, points: np.ndarray, inclusive: bool, counts: np.ndarray
     ) -> tuple[list[np.ndarray], np.ndarray]:
-        tail = np.empty((len(counts), len(points)), np.int64)
-        sure = np.empty(tail.shape, np.bool_)
-        answers.ranks(*flat, points, inclusive, tail, sure)
+        weight, sure = self._ranked(flat, points, inclusive)
+        tail = counts - weight  # what is above
         sure |= tail < self.exact_top  # where all of these are above, more may have been
         # What is above is within `near` of its true weight, so that lies between these two.
         low = np.where(sure, tail, np.maximum(tail / (1 + self.near), tail - self.far * counts))

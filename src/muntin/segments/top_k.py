@@ -114,12 +114,8 @@ class TopItems(Algebra):
         if isinstance(question, Heaviest):
             return heaviest(table, stored, question.k)
         if isinstance(question, WeightOf):
-            value, lower, upper = weights_of(table, stored, question.items)
-            rows = np.repeat(np.arange(len(table)), len(question.items))
-            asked = asked_items([*question.items] * len(table))
-            found = {"row": rows, "item": asked, "value": value, "lower": lower, "upper": upper}
-            found["confidence"] = np.ones(len(rows))
-            return pa.table(found).filter(pa.array(stored[5][rows] >= 0))
+            bounds = weights_of(table, stored, question.items)
+            return weights_table(stored[5], question.items, bounds, np.ones(len(bounds[0])))
         raise BadArgument(f"top_k cannot answer {question!r:.100}: ask Heaviest or WeightOf")
 
 
@@ -288,3 +284,14 @@ def weights_of(
     upper[kept] += stored[2][at[kept]]
     lower[kept] = stored[2][at[kept]] + stored[3][at[kept]]
     return upper, lower, upper
+
+
+def weights_table(
+    totals: np.ndarray, items: Sequence[Any], bounds: Sequence[np.ndarray], confidence: np.ndarray
+) -> pa.Table:
+    """The answer to `WeightOf`: of each row whose total is not beyond int64, and each item."""
+    rows = np.repeat(np.arange(len(totals)), len(items))
+    asked = asked_items([*items] * len(totals))
+    names = ["row", "item", "value", "lower", "upper", "confidence"]
+    found = pa.table([rows, asked, *bounds, confidence], names)
+    return found.filter(pa.array(totals[rows] >= 0))

@@ -13,8 +13,8 @@ from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, coins_of
 from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sampling import sample_blocks, shift_of
-from muntin.summaries.kernels.sorting import falls, search, sort_keys, sort_pairs
-from muntin.summaries.kernels.weighted_view import find_around
+from muntin.summaries.kernels.sorting import sort_keys
+from muntin.summaries.kernels.weighted_view import find_around, weighted
 
 RUN_ITEMS_MAX = 1 << 15  # sorted at once
 SAMPLER_SHARE = 0.2  # of KLL's variance, that the sampler in front may add
@@ -217,20 +217,6 @@ def merge_quantiles(
 
 
 @kernel()
-def _weighted(items, levels, values, cumulative):
-    """Items in order, and the running sum of their weights."""
-    at = 0
-    for level in range(levels.shape[0]):
-        for _ in range(levels[level]):
-            values[at] = items[at]
-            cumulative[at] = np.int64(1) << level
-            at += 1
-    sort_pairs(values, cumulative)
-    for i in range(1, at):
-        cumulative[i] += cumulative[i - 1]
-
-
-@kernel()
 def quantiles(
     starts, items, level_starts, levels, end_starts, ends, fractions, error, out
 ):  # fmt: skip
@@ -247,7 +233,9 @@ def quantiles(
         n = starts[row + 1] - first
         if level_starts[row + 1] > level_starts[row]:
             own = levels[level_starts[row] : level_starts[row + 1]]
-            _weighted(items[first : first + n], own, values[:n], cumulative[:n])
+            weighted(items[first : first + n], own, 1, values[:n], cumulative[:n])
+            for i in range(1, n):
+                cumulative[i] += cumulative[i - 1]
             find_around(fractions, error, cumulative[:n], True, places)
             low = ends[end_starts[row]]
             high = ends[end_starts[row] + 1]
@@ -265,69 +253,3 @@ def quantiles(
                     out[e, row, i] = high
                 else:
                     out[e, row, i] = values[place - 1]
-
-
-@kernel()
-def ranks(
-    starts, items, level_starts, levels, end_starts, ends, points, inclusive, weight, sure
-):  # fmt: skip
-    """Weight of the items <= (or <) each point, and whether it is certain. No row is empty."""
-    for row in range(starts.shape[0] - 1):
-        first = starts[row]
-        n = starts[row + 1] - first
-        exact = level_starts[row + 1] == level_starts[row]
-        low = items[first] if exact else ends[end_starts[row]]
-        high = items[first + n - 1] if exact else ends[end_starts[row] + 1]
-        total = 0
-        for i in range(points.shape[0]):
-            weight[row, i] = 0
-        at = first
-        for level in range(1 if exact else level_starts[row + 1] - level_starts[row]):
-            own = n if exact else levels[level_starts[row] + level]
-            total += own << level
-            for i in range(points.shape[0]):
-                weight[row, i] += (search(items, at, at + own, points[i], inclusive) - at) << level
-            at += own
-        for i in range(points.shape[0]):
-            below = points[i] < low or (not inclusive and points[i] == low)
-            above = points[i] > high or (inclusive and points[i] == high)
-            if below:
-                weight[row, i] = 0
-            elif above:
-                weight[row, i] = total
-            sure[row, i] = exact or below or above
-
-
-@kernel()
-def check_quantiles(starts, items, level_starts, levels, end_starts, ends, counts, k):
-    """The first row that no values could have made, or -1."""
-    for row in range(starts.shape[0] - 1):
-        first = starts[row]
-        n = starts[row + 1] - first
-        height = level_starts[row + 1] - level_starts[row]
-        own_ends = end_starts[row + 1] - end_starts[row]
-        if height == 0:
-            if own_ends != 0 or n != counts[row] or n > k:
-                return row
-            if falls(items, first, first + n):
-                return row
-            continue
-        if height < 2 or height > LEVELS_MAX or own_ends != 2 or counts[row] <= 0:
-            return row
-        low = ends[end_starts[row]]
-        high = ends[end_starts[row] + 1]
-        at = first
-        weight = np.int64(0)
-        for level in range(height):
-            own = levels[level_starts[row] + level]
-            # As a shift of what is left: `own << level` might overflow.
-            if own < 0 or own > first + n - at or own > (counts[row] - weight) >> level:
-                return row
-            weight += own << level
-            end = at + own
-            if own and (items[at] < low or items[end - 1] > high or falls(items, at, end)):
-                return row
-            at = end
-        if at != first + n or weight != counts[row] or n == 0:
-            return row
-    return -1

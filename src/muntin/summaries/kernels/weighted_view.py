@@ -1,9 +1,24 @@
-"""Where the quantiles of weighted items stand, and the ends of the intervals around them."""
+"""Items of levels with their weights; where quantiles stand, and the intervals around them."""
 
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.sorting import search
+from muntin.summaries.kernels.sorting import search, sort_pairs
+
+
+@kernel()
+def weighted(items, levels, each, values, weights):
+    """Items of sorted levels in order, and their weights.
+
+    `levels`: `each` numbers a level, of which the first is its size.
+    """
+    at = 0
+    for level in range(levels.shape[0] // each):
+        for _ in range(levels[each * level]):
+            values[at] = items[at]
+            weights[at] = np.int64(1) << level
+            at += 1
+    sort_pairs(values, weights)
 
 
 @kernel()
