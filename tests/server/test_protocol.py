@@ -15,7 +15,7 @@ from muntin.server import protocol
 from muntin.server.auth import OPERATE, READ, Grant
 from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, frame
 from muntin.server.limits import ServerLimits
-from muntin.server.messages import BadMessage, parse
+from muntin.server.messages import BadMessage, LiveCommand, Subscribe, parse
 from muntin.server.protocol import Connection
 
 LIMITS = ServerLimits(ring_messages_max=4, replay_messages_max=3, subscriptions_max=3)
@@ -46,11 +46,11 @@ class World(RuleBasedStateMachine):
     def say(self, **message):
         effects = self.connection.receive(json.dumps(message), self.now)
         for effect in effects:
-            if isinstance(effect, protocol.Open):
-                channel = self.windows if effect.request.topic.on == "window" else self.moves
-                assert not self.connection.opened(effect.request, channel)
-            if isinstance(effect, protocol.AskPipeline):
-                assert not self.connection.answered(effect.command, {"done": True})
+            if isinstance(effect, Subscribe):
+                channel = self.windows if effect.topic.on == "window" else self.moves
+                assert not self.connection.opened(effect, channel)
+            if isinstance(effect, LiveCommand):
+                assert not self.connection.answered(effect, {"done": True})
         return effects
 
     @rule()
@@ -195,8 +195,8 @@ def test_who_leaves_before_the_feed_is_there_has_left():
     (second,) = say({**SUBSCRIBE, "windows": "orders"})
     assert say({**SUBSCRIBE, "id": "x"}) == []  # what is being opened counts until it is there
     channels = [Channel(n, "window", Place(1, 0), LIMITS) for n in (1, 2)]
-    assert connection.opened(first.request, channels[0]) == [protocol.Leave(channels[0])]
-    assert connection.opened(second.request, channels[1]) == []
+    assert connection.opened(first, channels[0]) == [protocol.Leave(channels[0])]
+    assert connection.opened(second, channels[1]) == []
     assert connection.channels() == [channels[1]]
     said = [json.loads(connection.next_frame().text)["type"] for _ in range(4)]
     assert said == ["welcome", "unsubscribed", "error", "subscribed"]
@@ -210,7 +210,7 @@ def test_what_was_missed_is_held_for_one_subscription_at_a_time():
     closed = [Pushed(Place(1, n), frame({"after": f"1.{n}"})) for n in range(1, 12)]
     for n, channel in enumerate(channels):
         (opening,) = connection.receive(json.dumps({**SUBSCRIBE, "id": str(n), "after": "0"}), 0.0)
-        connection.opened(opening.request, channel)
+        connection.opened(opening, channel)
         channel.skip_to(closed[-1].place)
     heard, asked = [], []
     while connection.has_news() or asked:
@@ -306,9 +306,9 @@ def test_no_conversation_breaks_the_machine(conversation, pauses):
     for said, pause in zip(conversation, pauses, strict=False):
         now += pause
         for effect in connection.receive(json.dumps(said), now):
-            if isinstance(effect, protocol.Open):
-                connection.opened(effect.request, Channel(1, effect.request.topic.on))
-            assert not isinstance(effect, protocol.AskPipeline)  # a reader may not command
+            if isinstance(effect, Subscribe):
+                connection.opened(effect, Channel(1, effect.topic.on))
+            assert not isinstance(effect, LiveCommand)  # a reader may not command
         connection.tick(now)
         connection.next_frame()
 

@@ -23,6 +23,7 @@ from muntin.server.commands import Commands
 from muntin.server.connections import Places
 from muntin.server.feeds import Feeds, Subscriber
 from muntin.server.limits import ServerLimits
+from muntin.server.messages import LiveCommand, LiveHello, Subscribe
 from muntin.server.problems import RefusalError, needs_token, problem
 from muntin.server.sending import client_of
 from muntin.server.sockets import UvicornSocket, socket_of
@@ -83,11 +84,11 @@ class LiveClient:
                 case protocol.Leave(channel):
                     still = channel in self.connection.channels()
                     self._hub.feeds.leave(channel, self, still=still)
-                case protocol.Open():
+                case Subscribe():
                     self._spawn(self._open(effect))
-                case protocol.AskPipeline():
+                case LiveCommand():
                     self._spawn(self._ask(effect))
-                case protocol.Redeem(ticket):
+                case LiveHello(ticket):
                     self._redeem(ticket)
         self.pump()
 
@@ -110,23 +111,23 @@ class LiveClient:
         else:
             self.connection.granted(grant)
 
-    async def _open(self, effect: protocol.Open) -> None:
+    async def _open(self, request: Subscribe) -> None:
         try:
-            channel = await self._hub.feeds.open(effect.request.topic, self)
+            channel = await self._hub.feeds.open(request.topic, self)
         except MuntinError as error:
-            self.carry_out(self.connection.failed(effect.request, problem(error)))
+            self.carry_out(self.connection.failed(request, problem(error)))
             return
-        self.carry_out(self.connection.opened(effect.request, channel))
+        self.carry_out(self.connection.opened(request, channel))
 
-    async def _ask(self, effect: protocol.AskPipeline) -> None:
+    async def _ask(self, command: LiveCommand) -> None:
         grant = self.connection.grant
         who = grant.who if grant else ""
         try:
-            answer = await self._hub.commands.obey(effect.command, who)
+            answer = await self._hub.commands.obey(command, who)
         except MuntinError as error:
-            self.carry_out(self.connection.failed(effect.command, problem(error)))
+            self.carry_out(self.connection.failed(command, problem(error)))
             return
-        self.carry_out(self.connection.answered(effect.command, answer))
+        self.carry_out(self.connection.answered(command, answer))
 
     async def _replay(self, effect: protocol.ReplayWindows) -> None:
         await self._hub.replay(self, effect)

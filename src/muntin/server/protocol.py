@@ -46,31 +46,10 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeem:
-    """Ask auth about a ticket; call `granted` or `refused`."""
-
-    ticket: str
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Find or make the feed of a topic; call `opened` or `failed`."""
-
-    request: Subscribe
-
-
-@dataclass(frozen=True, slots=True)
 class Leave:
     """A channel has lost this subscriber."""
 
     channel: Channel
-
-
-@dataclass(frozen=True, slots=True)
-class AskPipeline:
-    """Put a command before the pipeline; call `answered` or `failed`."""
-
-    command: LiveCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +62,10 @@ class ReplayWindows:
     until: Place
 
 
-Effect = Close | Redeem | Open | Leave | AskPipeline
+Effect = Close | Leave | LiveHello | Subscribe | LiveCommand
+"""A message among them is for the shell to do: redeem the ticket, and call `granted` or `refused`;
+find or make the feed of a topic, and call `opened`, or put a command before the pipeline, and call
+`answered`; or `failed`."""
 
 
 @dataclass(slots=True)
@@ -153,7 +135,7 @@ class Connection:
         if isinstance(message, LiveHello):
             if self.grant is not None:
                 return self._fail("", "message", "hello: is said once")
-            return [Redeem(message.ticket)]
+            return [message]
         if self.grant is None:
             return self._close(UNAUTHORISED, "say hello with a ticket first")
         if isinstance(message, Subscribe):
@@ -165,7 +147,7 @@ class Connection:
         if self._asking >= self.limits.commands_waiting_max:
             return self._fail(message.id, "busy", "earlier commands are not answered yet")
         self._asking += 1
-        return [AskPipeline(message)]
+        return [message]
 
     def granted(self, grant: Grant) -> None:
         """The ticket was good."""
@@ -194,7 +176,7 @@ class Connection:
             return self._fail(request.id, "limit", most)
         self._opening[request.id] = request
         self._unopened += 1
-        return [Open(request)]
+        return [request]
 
     # what the shell found
 

@@ -112,12 +112,10 @@ class Reader:
         self._engine.check(text)
 
     def summaries(self) -> dict[str, SummaryInfo]:
-        with self._catalog.moment() as moment:
-            return dict(moment.summaries())
+        return self.known()[0]
 
     def queries(self) -> dict[str, QueryInfo]:
-        with self._catalog.moment() as moment:
-            return dict(moment.queries())
+        return self.known()[1]
 
     def known(self) -> tuple[dict[str, SummaryInfo], dict[str, QueryInfo]]:
         """Summaries and standing queries, of one moment."""
