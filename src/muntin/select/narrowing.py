@@ -29,6 +29,7 @@ from muntin.select.limits import Limits
 TABLE_ROWS_MIN = 16_384  # of fewer, DuckDB is as fast
 TOP_ROWS_MAX = 1_000
 SORTED_ROWS_MAX = 10_000  # here; DuckDB sorts more
+BLOCKS_EACH = 16  # for each row that is wanted: the rest of the column is looked at once
 _DIGITS_MAX = 18  # within int64
 _ALWAYS = frozenset(("expressions", "from_", "where"))
 _GROUPED = _ALWAYS | {"group", "having", "order", "limit", "offset", "distinct"}
@@ -154,16 +155,27 @@ def _first(table: pa.Table, narrowing: Narrowing, keep: np.ndarray) -> np.ndarra
     order = _whole_numbers(table, name)
     if order is None:
         return None
-    from muntin.select.kernels import top_rows
-
     # of int64, ~x turns the order around without a number that is beyond it
-    return top_rows(order if descending else ~order, keep, most)
+    order = order if descending else ~order
+    if keep.all():
+        return largest(order, most)
+    kept = np.flatnonzero(keep)
+    return kept[largest(order[kept], most)]
 
 
-def warm() -> None:
-    """Have the kernel loaded, before somebody waits for it."""
-    few = pa.table({"a": pa.array(range(TABLE_ROWS_MIN), pa.int64())})
-    narrowed(few, Narrowing((), complete=True, order=(("a", True),), limit=1))
+def largest(values: np.ndarray, most: int) -> np.ndarray:
+    """Where the `most` largest of int64[n] are, and those that are equal to the last; ascending."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    # the largest of some blocks are among the values: it cannot be below theirs
+    blocks = np.arange(0, len(values), max(1, len(values) // (BLOCKS_EACH * most)))
+    found = np.flatnonzero(values >= _nth_largest(np.maximum.reduceat(values, blocks), most))
+    return found[values[found] >= _nth_largest(values[found], most)]
+
+
+def _nth_largest(values: np.ndarray, rank: int) -> np.int64:
+    at = len(values) - rank
+    return np.partition(values, at)[at]
 
 
 def _meanings(tree: exp.Select, known: tuple[str, ...]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.moment import window_at
 from muntin.reading.warm import warm
-from muntin.select import narrowing
 from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
@@ -43,7 +42,6 @@ class Reader:
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""
-        narrowing.warm()
         for pipeline in self.pipelines().values():
             warm(pipeline)
             newest = WindowAsked("last", length_us=2 * pipeline.pane)

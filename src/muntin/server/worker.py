@@ -22,7 +22,6 @@ from muntin.errors import MuntinError
 from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
-from muntin.select import narrowing
 from muntin.select.limits import Limits
 from muntin.server.answering import INLINE_BYTES, Answering, Asked, error_data
 from muntin.server.problems import status_of
@@ -82,7 +81,6 @@ def _warm(settings: dict[str, Any], warm_for: list[Any]) -> None:
         for spec in specs:
             if spec not in warm_for:
                 warm(Pipeline.from_json(spec))
-                narrowing.warm()
                 warm_for.append(spec)
     except MuntinError as error:  # whoever asks will hear it too
         _LOG.debug("not warm: %s", error)
