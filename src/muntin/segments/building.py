@@ -238,7 +238,11 @@ def subtract(whole: Segment, part: Segment) -> Segment:
     if any((one.events < 0).any() for one in (both, *both.tables)):
         raise IncompatibleSummary("a segment cannot take away events that it does not have")
     left = [replace(table, states=algebra.remainder(table)) for table in both.tables]
-    kept = [table.rows_at(np.flatnonzero(table.events)) for table in left if table.events.any()]
+    kept = [
+        table.rows_at(np.flatnonzero(table.events)).with_used_keys()
+        for table in left
+        if table.events.any()
+    ]
     there = np.flatnonzero(both.events)
     slices, events = frozen(both.slices[there]), frozen(both.events[there])
     return replace(both, slices=slices, events=events, tables=tuple(kept))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from muntin.segments.columns import between, frozen, take
+from muntin.segments.columns import frozen
 from muntin.segments.keys import Keys
 from muntin.segments.table import Segment, Table
 from muntin.sets import as_set
@@ -97,19 +97,8 @@ def _rows(
 ) -> Table:
     """Some rows of a table, whose keys begin with number `first`; `rows` None: low ... high - 1."""
     if rows is None:
-        slices, starts = table.slices, np.array([0, high - low])
-        key, events = table.key[low:high], table.events[low:high]
-        states = {name: between(column, low, high) for name, column in table.states.items()}
+        part = table.run(low, high, table.slices, frozen(np.array([0, high - low])))
     else:
-        sizes = np.bincount(
-            np.searchsorted(table.starts, rows, side="right") - 1, minlength=len(table.slices)
-        )
-        kept = np.flatnonzero(sizes)
-        slices, starts = table.slices[kept], np.concatenate(([0], np.cumsum(sizes[kept])))
-        key, events = table.key[rows], table.events[rows]
-        states = {name: take(column, rows) for name, column in table.states.items()}
-    part = Table(
-        keys, frozen(slices), frozen(starts), frozen(key - first), frozen(events), states,
-        table.items,
-    )  # fmt: skip
+        part = table.rows_at(rows)
+    part = replace(part, keys=keys, key=frozen(part.key - first))
     return part if table.items is None else part.with_used_keys()

@@ -85,23 +85,26 @@ class Table:
         if first == 0 and last == len(self.slices):
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
-        states = {name: between(column, low, high) for name, column in self.states.items()}
-        cut = replace(
+        starts = frozen(self.starts[first : last + 1] - low)
+        return self.run(low, high, self.slices[first:last], starts).with_used_keys()
+
+    def run(self, low: int, high: int, slices: np.ndarray, starts: np.ndarray) -> Table:
+        """Rows low ... high - 1, without copying, and all keys."""
+        return replace(
             self,
-            slices=self.slices[first:last],
-            starts=frozen(self.starts[first : last + 1] - low),
+            slices=slices,
+            starts=starts,
             key=self.key[low:high],
             events=self.events[low:high],
-            states=states,
+            states={name: between(column, low, high) for name, column in self.states.items()},
         )
-        return cut.with_used_keys()
 
     def rows_at(self, rows: np.ndarray) -> Table:
-        """The rows of ascending numbers, in their slices; keys that are left go."""
+        """The rows of ascending numbers, in their slices, and all keys."""
         place = np.searchsorted(self.starts, rows, side="right") - 1
-        kept, firsts = np.unique(place, return_index=True)
-        starts = frozen(np.append(firsts, len(rows)))
-        return self._moved(rows, frozen(self.slices[kept]), starts).with_used_keys()
+        sizes = np.bincount(place, minlength=len(self.slices))
+        kept = np.flatnonzero(sizes)
+        return self._moved(rows, frozen(self.slices[kept]), starts_of(sizes[kept]))
 
     def repeated(self, places: np.ndarray, labels: np.ndarray) -> Table:
         """The rows of slices at places of `slices`, slice by slice, in slices of new numbers."""
