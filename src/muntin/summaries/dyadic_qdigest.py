@@ -347,9 +347,8 @@ class DyadicQDigest(Copied):
         self._count_waiting()
         if self._table is not None:
             table, self._table = self._table, None
-            distinct = int(np.count_nonzero(table))
-            ids, counts = np.empty(distinct, np.int64), np.empty(distinct, np.int64)
-            self._add(ids, counts, kernels.drain_dense(table, ids, counts))
+            cells = np.flatnonzero(table)
+            self._add(cells + len(table), table[cells], len(cells))
 
     def _count_waiting(self) -> None:
         """Count the values that wait: in a table of all cells where the domain is small."""

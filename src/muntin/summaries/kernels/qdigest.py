@@ -36,18 +36,6 @@ def count_dense(values, table):
 
 
 @kernel()
-def drain_dense(table, ids, counts):
-    """The non-zero cells of `table` as leaves, ascending."""
-    runs = 0
-    for i in range(table.shape[0]):
-        if table[i] != 0:
-            ids[runs] = i + table.shape[0]
-            counts[runs] = table[i]
-            runs += 1
-    return runs
-
-
-@kernel()
 def add_up(ids, counts):
     """Sort nodes in place, and add the counts of equal ones; how many are left."""
     sort_pairs(ids, counts)
