@@ -76,6 +76,19 @@ CHOICE = frozenset(("coalesce", "nullif", "ifnull", "if"))
 
 FUNCTIONS = AGGREGATES | WINDOW_FUNCTIONS | NUMBERS | TEXT | TIME | CHOICE
 
+_OTHER_NAMES = {
+    **dict.fromkeys(
+        ("array_agg", "group_concat", "list", "listagg", "string_agg"),
+        "rows are not put together in one value: ask for the rows",
+    ),
+    "approx_count_distinct": "write count(DISTINCT x)",
+    "percentile_cont": "write quantile_cont(x, 0.5)",
+    "percentile_disc": "write quantile_disc(x, 0.5)",
+    "position": "write strpos(text, part)",
+    "row": "write (a, b)",
+    "to_char": "write strftime(x, '%Y-%m-%d')",
+}
+"""What others call it, or what to do without it."""
 CONSTANTS = {
     **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "strftime"), 1),
     **dict.fromkeys(("date_trunc", "date_part", "date_diff", "datediff"), 0),
@@ -154,20 +167,39 @@ _PAIRS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _LISTS = ("expressions", "ifs", "partition_by")
 _CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
 _FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "ROWS", "RANGE"))
-_WORDS = {
-    "into": "SELECT ... INTO",
-    "hint": "a hint",
-    "laterals": "LATERAL",
-    "sample": "a sample",
-    "pivots": "PIVOT",
-    "locks": "FOR UPDATE",
-    "recursive": "WITH RECURSIVE",
-    "columns": "a list of column names after an alias",
-    "windows": "a WINDOW clause",
-    "except_": "* EXCLUDE",
-    "replace": "* REPLACE",
-    "method": "this kind of join",
+_INSTEAD: dict[type | str, tuple[str, str]] = {
+    exp.All: ("ALL (...)", "compare with the largest or the smallest: (SELECT max(x) FROM ...)"),
+    exp.Any: ("ANY (...)", "write x IN (SELECT ...)"),
+    exp.AtTimeZone: ("AT TIME ZONE", "times are UTC: add or take off an INTERVAL"),
+    exp.Collate: ("COLLATE", "texts are compared by their bytes: lower(x) takes all cases for one"),
+    exp.Concat: ("a text behind a text", "join them by ||"),
+    exp.Distinct: ("DISTINCT ON", "QUALIFY row_number() OVER (PARTITION BY x ORDER BY y) = 1"),
+    exp.Fetch: ("PERCENT or WITH TIES", "QUALIFY rank() OVER (ORDER BY x) <= 3"),
+    exp.Glob: ("GLOB", "write LIKE, whose signs are % and _"),
+    exp.GroupingSets: ("GROUPING SETS", "write a SELECT for each, with UNION ALL between them"),
+    exp.In: ("IN without brackets", "write x IN (1, 2), or x IN (SELECT ...)"),
+    exp.JSONExtract: ("->", "there are no lists and structures in SELECT here"),
+    exp.Order: ("ORDER BY in this place", "the first is arg_min(x, y), the last arg_max"),
+    exp.Rollup: ("ROLLUP", "write a SELECT for each, with UNION ALL between them"),
+    exp.SimilarTo: ("SIMILAR TO", "write regexp_full_match(x, '...')"),
+    exp.WithinGroup: ("WITHIN GROUP", "write quantile_cont(x, 0.5)"),
+    "into": ("SELECT ... INTO", "a SELECT only reads"),
+    "hint": ("a hint", ""),
+    "laterals": ("LATERAL", "name what it works out in a WITH query"),
+    "sample": ("a sample", "LIMIT takes some of the rows"),
+    "pivots": ("PIVOT", "write sum(x) FILTER (WHERE y = 'a') for each column"),
+    "locks": ("FOR UPDATE", "a SELECT only reads"),
+    "recursive": ("WITH RECURSIVE", ""),
+    "columns": ("a list of column names after an alias", "name each with AS where it is made"),
+    "windows": ("a WINDOW clause", "write it in each OVER (...)"),
+    "except_": ("* EXCLUDE", "name the columns"),
+    "replace": ("* REPLACE", "name the columns"),
+    "method": ("this kind of join", "write JOIN ... ON"),
+    "exclude": ("EXCLUDE in a window frame", "write one that ends before the row"),
+    "limit_options": ("LIMIT of a share of the rows", "write a number"),
+    "db": ("a name of three parts", "write <alias>.<column>"),
 }
+"""What is refused by its type, or by a part that it has, as it is written; and what to write."""
 
 
 def check_tree(statement: Statement, limits: Limits) -> None:
@@ -211,14 +243,15 @@ def _children(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
 def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:
     parts = _PARTS.get(type(node))
     if parts is None:
-        raise _refused(statement, node, _described(node))
+        raise _refused(statement, node, *_INSTEAD.get(type(node), (_described(node),)))
     for part, value in node.args.items():
         if value in (None, False, []) or part in parts:
             continue
         place = value if isinstance(value, exp.Expr) else node
         if isinstance(value, list) and value and isinstance(value[0], exp.Expr):
             place = value[0]
-        raise _refused(statement, place, _WORDS.get(part, f"{part.strip('_')} in this place"))
+        known = _INSTEAD.get(type(node)) or _INSTEAD.get(part)
+        raise _refused(statement, place, *(known or (f"{part.strip('_')} in this place",)))
     for part in _LISTS:
         items = node.args.get(part) or []
         if len(items) > limits.list_items:
@@ -240,6 +273,7 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
     if name.lower() not in FUNCTIONS:
         place = Span(node.meta.get("start", 0), len(name))
         remedy = did_you_mean(name, sorted(FUNCTIONS), "functions")
+        remedy = _OTHER_NAMES.get(name.lower(), remedy)
         if name.lower() in ("current_timestamp", "current_date"):
             remedy = f"it is written without brackets: {name.lower()}"
         elif name.lower() in TABLE_FUNCTIONS:
@@ -361,7 +395,8 @@ def _check_pair(statement: Statement, node: exp.Binary) -> None:
 def _check_number_of_rows(statement: Statement, node: exp.Limit | exp.Offset) -> None:
     value = node.expression
     if not (isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()):
-        raise _refused(statement, value, "anything but a whole number in LIMIT and OFFSET")
+        what = "anything but a whole number in LIMIT and OFFSET"
+        raise _refused(statement, value, what, "for all rows leave it out")
 
 
 def _check_like(statement: Statement, node: exp.Expr) -> None:

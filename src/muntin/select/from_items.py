@@ -23,6 +23,12 @@ _ENDS_FROM = {
     TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.UNION,
     TokenType.EXCEPT, TokenType.INTERSECT, TokenType.SELECT,
 }  # fmt: skip
+_CLAUSES = {
+    TokenType.FROM: 1, TokenType.WHERE: 2, TokenType.GROUP_BY: 3, TokenType.HAVING: 4,
+    TokenType.QUALIFY: 5, TokenType.ORDER_BY: 6, TokenType.LIMIT: 7, TokenType.OFFSET: 7,
+    TokenType.FETCH: 7, TokenType.UNION: 0, TokenType.EXCEPT: 0, TokenType.INTERSECT: 0,
+}  # fmt: skip
+"""Their order, which sqlglot takes in any; behind a UNION it begins again."""
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 PREFIX_AGGREGATES = frozenset(("sum", "avg", "min", "max", "count", "median"))
 
@@ -33,6 +39,8 @@ class _Level:
 
     query: bool = False
     in_from: bool = False
+    last: Token | None = None
+    """The clause that stands here so far."""
     clause: int = -1
     """Which FROM clause of the statement."""
 
@@ -58,6 +66,8 @@ class Extraction:
             token = self.tokens[at]
             kind = token.token_type
             level = levels[-1]
+            if level.query and kind in _CLAUSES and not self._is_distinct_from(at):
+                self._check_order(token, level)
             if kind is TokenType.L_PAREN:
                 levels.append(_Level())
             elif kind is TokenType.R_PAREN:
@@ -85,6 +95,17 @@ class Extraction:
                 level.query = level.query or kind is TokenType.SELECT
             at = self._plain(at)
         return self.out, self._finished()
+
+    def _check_order(self, token: Token, level: _Level) -> None:
+        before, now = level.last, _CLAUSES[token.token_type]
+        level.last = token if now else None
+        last = 0 if before is None else _CLAUSES[before.token_type]
+        remedy = "the order is FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT"
+        if not now:
+            now, remedy = 5, "put the SELECT that stands before it in brackets"
+        if before is not None and now < last:
+            message = f"{token.text.upper()} does not stand behind {before.text.upper()}"
+            raise self._error(token, message, remedy)
 
     def _is_distinct_from(self, at: int) -> bool:
         before = [t.token_type for t in self.tokens[max(0, at - 3) : at]]

@@ -56,6 +56,20 @@ _CLOSING = {TokenType.R_PAREN, TokenType.END}
 _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
+_LISTS = (
+    TokenType.SELECT, TokenType.DISTINCT, TokenType.GROUP_BY, TokenType.ORDER_BY,
+    TokenType.PARTITION_BY, TokenType.L_PAREN, TokenType.COMMA,
+)  # fmt: skip
+_NEVER = {
+    *((before, TokenType.COMMA) for before in _LISTS),
+    (TokenType.PARTITION_BY, TokenType.ORDER_BY),
+    (TokenType.PARTITION_BY, TokenType.R_PAREN),
+    (TokenType.ASC, TokenType.DESC),
+    (TokenType.ALIAS, TokenType.NUMBER),
+}
+"""Pairs that sqlglot passes over, of which no SQL has any."""
+
+
 def tokenize(text: str, limits: Limits) -> list[Token]:
     """Tokens of one statement, whose `start` and `end` are places in `text`.
 
@@ -195,6 +209,13 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
         message = f"the statement has more than {limits.tokens} words and signs"
         place = Span(tokens[limits.tokens].start, 0)
         raise problem_at(text, place, message, ASK_LESS, "limit")
+    if tokens[-1].token_type in (TokenType.OVER, TokenType.OFFSET):
+        raise problem_at(text, tokens[-1], f"nothing follows {_shown(text, tokens[-1])}")
+    for before, after in itertools.pairwise(tokens):
+        pair = before.token_type, after.token_type
+        if pair in _NEVER or (pair[0] is TokenType.OVER and pair[1] is not TokenType.L_PAREN):
+            message = f"{_shown(text, after)} does not follow {_shown(text, before)}"
+            raise problem_at(text, after, message, "something is missing between them")
     for number, word in itertools.pairwise(tokens):
         joined = number.end + 1 == word.start and text[word.start].isidentifier()
         if joined and number.token_type is TokenType.NUMBER:
@@ -325,6 +346,16 @@ class _Parser(_BASE):
             if token.token_type is not TokenType.IDENTIFIER:
                 self.raise_error("After ORDER BY stands a column, not ALL", token)
             found.set("this", exp.Column(this=exp.Identifier(this=token.text, quoted=True)))
+        return found
+
+    def _parse_join(self, *given: Any, **named: Any) -> Any:
+        """sqlglot makes each row beside each of a JOIN without ON, a LEFT JOIN, too."""
+        token = self._curr
+        found = super()._parse_join(*given, **named)
+        if found is None or token.token_type is TokenType.COMMA or found.kind == "CROSS":
+            return found
+        if not any(found.args.get(part) for part in ("on", "using", "method")):
+            self.raise_error("A JOIN has ON or USING; each row beside each is CROSS JOIN", token)
         return found
 
     def _parse_limit(self, *given: Any, **named: Any) -> Any:
