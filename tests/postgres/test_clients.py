@@ -314,6 +314,7 @@ def test_copy_that_is_prepared(connection):
          (20, 20, 25), (18, 18, "a"), [b"a"]),
         ("WHERE (count NOT BETWEEN $1 AND $2 OR count IN (5, $3)) AND count = ANY($4)",
          (20, 20, 20, 1016), (1, 2, 18, "{18}"), [b"a", b"b", b"c", b"d", b"e"]),
+        ("WHERE NOT count = ANY($1) AND driver = $2", (1016, 25), ("{}", "a"), [b"a"]),
     ],
 )  # fmt: skip
 def test_parameters_have_types_before_values(connection, text, types, values, rows):
@@ -387,6 +388,7 @@ def test_what_clients_write_into_the_text(connection):
         ("FOR ALL WHERE driver = ANY(ARRAY['a', 'it''s']) LIMIT '2'", 1),
         ("FOR ALL WHERE driver = ANY('{a,\"b\"}'::text[]) AND count = ANY('{17,18}')", 2),
         ("FOR ALL WHERE driver = ANY('{}') OR driver = ANY(ARRAY[]::text[])", 0),
+        ("FOR ALL WHERE driver <> ALL('{}') AND NOT count = ANY(ARRAY[]::int[])", 5),
         ("FOR '2000-01-01 00:00+02'::timestamptz TO '2100-01-01 00:00+00'::timestamptz", 5),
         ("FOR LAST '0 days 3600.000000 seconds'::interval", 5),
     ):

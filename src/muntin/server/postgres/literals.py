@@ -14,6 +14,7 @@ from muntin.server.postgres.relations import TIME, clauses
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
 from muntin.server.postgres.text import (
     IS_ANY,
+    NOTHING,
     Word,
     list_items,
     outside,
@@ -237,8 +238,10 @@ def _type_at(words: Sequence[Word], at: int) -> int:
 
 def _list(value: bytes | None, form: int, element: int, number: int) -> str:
     """IN with its items, which stands for = ANY of a list."""
+    if value is None:
+        return f"{IS_ANY}NULL)"
     items: list[bytes | None] = []
-    if value is not None and form == BINARY:
+    if form == BINARY:
         dimensions, _, _, size = struct.unpack(">4i", value[:16].ljust(16, b"\0"))
         if dimensions > 1:
             raise ValueError(value)
@@ -247,10 +250,10 @@ def _list(value: bytes | None, form: int, element: int, number: int) -> str:
             (length,) = struct.unpack(">i", value[at : at + 4])
             items.append(None if length < 0 else value[at + 4 : at + 4 + length])
             at += 4 + max(length, 0)
-    elif value is not None:
+    else:
         items = [None if t is None else t.encode() for t in list_items(value.decode())]
-    each = [literal(item, form, element, number) for item in items or [None]]
-    return f"{IS_ANY}{', '.join(each)})"
+    each = [literal(item, form, element, number) for item in items]
+    return f"{IS_ANY}{', '.join(each) or NOTHING})"
 
 
 def _in_text(text: str, oid: int) -> str:

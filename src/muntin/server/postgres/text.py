@@ -205,6 +205,8 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
 
 IS_ANY = "IN ("
 """With what a literal of a list begins."""
+NOTHING = "SELECT NULL WHERE FALSE"
+"""What stands in the literal of an empty list: NOT IN (NULL) would be true of no row."""
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*")\s*|([^,{}"\\]+)', re.DOTALL)
 _LIST = re.compile(rf"\{{(?:(?:{_ITEM.pattern})(?:,(?:{_ITEM.pattern}))*)?\}}", re.DOTALL)
 
@@ -252,12 +254,12 @@ def _any_of_constants(words: Sequence[Word], at: int) -> Iterator[Edit]:
     first = words[at + 2]
     if first.kind == "string":
         with contextlib.suppress(ValueError):
-            items = list_items(first.text[1:-1].replace("''", "'")) or [None]
-            written = ", ".join("NULL" if t is None else text_literal(t) for t in items)
+            items = list_items(first.text[1:-1].replace("''", "'"))
+            written = ", ".join("NULL" if t is None else text_literal(t) for t in items) or NOTHING
             yield Edit(words[at - 1].start, words[close].end, f"{is_in}{written})")
     end = next((i for i in range(at, close) if words[i].text == "]"), 0)
     if first.is_word("ARRAY") and words[at + 3].text == "[" and end:
-        nothing = "NULL" if end == at + 4 else ""
+        nothing = NOTHING if end == at + 4 else ""
         yield Edit(words[at - 1].start, words[at + 3].end, is_in + nothing)
         yield Edit(words[end].start, words[close].end, ")")
 
