@@ -619,6 +619,16 @@ def test_types_of_lists(connection):
          "from information_schema.columns c where c.table_name = 'orders' and "
          "c.ordinal_position = 1",
          [("int8", None)]),
+        ("with p as (select t.objectname as table, has_any_column_privilege(current_user, "
+         "t.objectname, 'select') as select, pg_catalog.has_table_privilege(current_user, "
+         "t.objectname, 'delete') as delete, has_table_privilege(t.objectname, 'INSERT, SELECT') "
+         "as any from (select tablename as objectname from pg_catalog.pg_tables union select "
+         "matviewname from pg_catalog.pg_matviews) t) select t.* from p t where t.table = 'orders'",
+         [("orders", True, False, True)]),
+        ('SELECT "p"."t" FROM (SELECT "c"."relname" AS "t", '
+         '(INFORMATION_SCHEMA._PG_EXPANDARRAY("i"."indkey"))."n" AS "pos" FROM '
+         '"pg_catalog"."pg_class" AS "c" INNER JOIN "pg_catalog"."pg_index" AS "i" ON "c"."oid" = '
+         '"i"."indrelid") AS "p" WHERE "p"."pos" = 1', []),
         # JDBC's primary or secondary
         ("SHOW transaction_read_only", [("on",)]),
     ],

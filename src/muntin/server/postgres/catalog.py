@@ -99,6 +99,7 @@ _KEPT_CASTS = words(
     "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
 )
 _NAMES = words("name char cstring")
+_RIGHTS = words("select usage connect execute")  # of everybody who came in
 
 
 def is_catalog(text: str, known: Mapping[str, ShownTable]) -> bool:
@@ -268,7 +269,8 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
 
 
 def _simplified(text: str) -> Edited:
-    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, pg_catalog's prefix."""
+    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, pg_catalog's prefix,
+    AS select."""
     words = words_of(text)
     edits: list[Edit] = []
     skip = 0
@@ -289,10 +291,12 @@ def _simplified(text: str) -> Edited:
             word.is_name
             and word.value.lower() in CATALOGS
             and ahead[:1] == ["."]
-            and (word.value.lower() == "pg_catalog" or ahead[1:2] == ["_pg_expandarray"])
+            and (word.value.lower() == "pg_catalog" or ahead[1].lower() == "_pg_expandarray")
         ):
             edits.append(Edit(word.start, words[i + 1].end, ""))
             skip = i + 2
+        elif word.is_word("SELECT") and i and words[i - 1].is_word("AS"):  # a column's name
+            edits.append(Edit(word.start, word.end, '"select"'))
     return Edited(text, edits)
 
 
@@ -372,6 +376,9 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
     if name == "_pg_expandarray":  # of the columns of an index, and there are none
         return _sql("{'x': CAST(NULL AS INTEGER), 'n': CAST(NULL AS INTEGER)}")
+    if name in _CALLS and name.startswith("has_") and given and given[-1].is_string:
+        wanted = given[-1].name.lower().split(",")  # one of them will do
+        return exp.Boolean(this=not _RIGHTS.isdisjoint(right.strip() for right in wanted))
     if name in _CALLS:
         return _sql(_CALLS[name])
     raise _refused(f"no function {name[:64]} in the catalog", "unknown_function")
