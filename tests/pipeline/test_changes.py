@@ -258,6 +258,17 @@ def test_a_summary_that_comes_back_goes_on_with_its_windows():
     assert starts == [(0, 20), (20, 50), (50, 80), (90, 120), (150, 180)]
 
 
+def test_a_window_of_which_nobody_kept_the_panes_does_not_close():
+    """Late events lie there again, alone."""
+    ledger = temporary()
+    followed, kept = {"m": MATRIX | {"window": FLOATING}}, {"retention": {"panes": "20 s"}}
+    fed(ledger, followed, [[0], [12]], 0, rollups=[], **kept)
+    fed(ledger, {"m": MATRIX}, [[15], [100]], 2, rollups=[], **kept)
+    fed(ledger, {"m": MATRIX}, [[16]], 4, rollups=[])
+    fed(ledger, followed, [[130]], 5, rollups=[])
+    assert windows_of(ledger, "m") == [(100, 130, 0, 1)]
+
+
 def test_a_window_that_is_longer_than_those_of_now_is_revised():
     ledger = temporary()
     longer = WINDOW | {"length": "200 seconds"}

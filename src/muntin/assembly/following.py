@@ -125,8 +125,10 @@ class FloatingFollower(_Follower):
             if bounds is None:
                 return
             first = bounds[0]
-        if self.window.start is None:
-            first = max(first, pieces.extent(self._layout).dropped or first)
+        dropped = pieces.extent(self._layout).dropped
+        if dropped is not None and dropped > first:  # nobody followed, and so kept what is open
+            self.window, self._contents = replace(self.window, start=None, overflowed=False), None
+            first = dropped
         panes = pieces.slices(self._layout, pane, first, sealed_until)
         for start, end in chunks(panes, first, sealed_until, pane):
             self._restore(pieces, start)
