@@ -39,6 +39,8 @@ def test_answers_are_those_of_a_session(remote, ledger):
     assert there.table == here.table
     assert there.particulars() == here.particulars()
     assert "orders" in str(there)
+    assert there.seconds > 0
+    assert there.footer().endswith(" ms")
 
 
 def test_behind_a_proxy_that_puts_a_path_before_it(server, feeder):
@@ -76,6 +78,7 @@ def test_subscribe(remote, feeder):
     updates = remote.subscribe(SELECT)
     first = next(updates)
     assert first.result.rows[0] == ["a", 18]
+    assert first.result.footer().endswith("exact")  # nobody waited for it
     feeder.minute()
     while next(updates).result.rows[0] != ["a", 24]:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from contextlib import AbstractContextManager
@@ -88,10 +89,12 @@ class Client(AbstractContextManager["Client"]):
         ServerError
             The server refused, or cannot be reached.
         """
+        began = time.perf_counter()
         body = self._ask("/query", {"select": _text(statement)}, statement, accept=ARROW)
         table = pa.ipc.open_stream(body).read_all()
         about = json.loads((table.schema.metadata or {}).get(b"muntin", b"{}"))
-        return Result.of(table.replace_schema_metadata(None), about)
+        table = table.replace_schema_metadata(None)
+        return Result.of(table, about, time.perf_counter() - began)
 
     def summaries(self) -> dict[str, Any]:
         """What can be asked: {"summaries": [...], "queries": [...]}."""

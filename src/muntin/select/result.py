@@ -87,7 +87,7 @@ class Result:
         Events that have come since may be missing: a pipeline failed, or gave no sign of life for
         three triggers and 10 s.
     seconds : float
-        How long it took, loading included.
+        How long it took, loading (and the way from a server) included; 0 of what was pushed.
     """
 
     table: pa.Table
@@ -102,7 +102,7 @@ class Result:
     seconds: float
 
     @classmethod
-    def of(cls, table: pa.Table, said: Mapping[str, Any]) -> Result:
+    def of(cls, table: pa.Table, said: Mapping[str, Any], seconds: float = 0.0) -> Result:
         """Rows with the particulars that `particulars` made of them.
 
         Raises
@@ -120,7 +120,7 @@ class Result:
             notes=tuple(Note(**note) for note in said["notes"]),
             late=said["late"],
             stale=said["stale"],
-            seconds=0.0,
+            seconds=seconds,
         )
 
     @property

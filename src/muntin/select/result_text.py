@@ -70,7 +70,8 @@ def footer(count: int, about: Mapping[str, Any], seconds: float) -> str:
         parts.append(f"{about['late']:,} late")
     if about["stale"]:
         parts.append("STALE: events that came since may be missing")
-    parts.append(f"{seconds * 1000:.1f} ms")
+    if seconds:
+        parts.append(f"{seconds * 1000:.1f} ms")
     return "\n".join([" | ".join(parts), *(f"! {note['message']}" for note in about["notes"])])
 
 
