@@ -137,6 +137,8 @@ WRONG = [
     ("SELECT 1 FROM orders a »LEFT« JOIN orders b WHERE true", "syntax", "CROSS JOIN", ""),
     ("SELECT 1 FROM vector 3.1 »FULL« JOIN vector 1.1", "syntax", "ON or USING", ""),
     ("SELECT 1 FROM orders a " + 13 * "JOIN orders " + "»JOIN« orders b", "syntax", "USING", ""),
+    ("SELECT 1 FROM orders a FULL SEMI JOIN »orders b« ON true", "not_allowed", "FULL SEMI", ""),
+    ("SELECT 1 FROM orders a CROSS JOIN »orders b« ON true", "not_allowed", "CROSS", "leave out"),
     ("SELECT driver FROM orders(driver) LIMIT 2, »3«", "syntax", "LIMIT 3 OFFSET 2", ""),
     ("SELECT 1 FROM orders(driver) WHERE »X1« = 5", "type", "driver is a text", "quotes"),
     ("SELECT 1 FROM orders(driver) WHERE »Y2« = driver", "type", "time is an integer", "quotes"),

@@ -153,8 +153,8 @@ _TYPES_SHOWN = (
     "and INTERVAL"
 )
 _SIZED = frozenset(("DECIMAL", "TEXT", "VARCHAR", "TIMESTAMP"))
-_JOIN_SIDES = frozenset(("", "LEFT", "RIGHT", "FULL"))
-_JOIN_KINDS = frozenset(("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"))
+_JOINS = frozenset(("", "INNER", "CROSS", "SEMI", "ANTI", "LEFT SEMI", "LEFT ANTI"))
+_JOINS |= {f"{side}{outer}" for side in ("LEFT", "RIGHT", "FULL") for outer in ("", " OUTER")}
 _UNITS = frozenset(
     f"{unit}{ending}"
     for unit in words("MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR")
@@ -305,10 +305,11 @@ def _check_type(statement: Statement, node: exp.DataType) -> None:
 
 def _check_join(statement: Statement, node: exp.Join) -> None:
     _check_from(statement, node)
-    for part, known in (("side", _JOIN_SIDES), ("kind", _JOIN_KINDS)):
-        value = str(node.args.get(part) or "").upper()
-        if value not in known:
-            raise _refused(statement, node, f"{value} JOIN")
+    kind = f"{node.side} {node.kind}".strip()
+    if kind not in _JOINS:
+        raise _refused(statement, node, f"{kind} JOIN")
+    if kind == "CROSS" and (node.args.get("on") or node.args.get("using")):
+        raise _refused(statement, node, "CROSS JOIN with ON or USING", "leave out CROSS")
     for name in node.args.get("using") or []:
         if not isinstance(name, exp.Identifier):
             raise _refused(statement, node, "this in USING")

@@ -22,8 +22,6 @@ from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import DIALECT, Statement, constant_text, matching, must_be_quoted
 
-_DIALECT = DuckDB()
-
 # One alternative for each thing that may hold any character, then plain text.
 _PART = re.compile(
     r"""
@@ -81,7 +79,7 @@ def tokenize(text: str, limits: Limits) -> list[Token]:
     check_text(text, limits)
     _check_characters(text, limits)
     try:
-        tokens = _DIALECT.tokenize(text)
+        tokens = DIALECT.tokenize(text)
     except (TokenError, RecursionError):
         raise SelectError("this is not a SELECT statement", text=text) from None
     tokens = _one_statement(text, _with_points(tokens))

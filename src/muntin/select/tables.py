@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import pc
 from muntin.cache import Cache
 from muntin.errors import SummaryOverflow
 from muntin.segments.sketched import Listed, SketchedSums
@@ -121,13 +122,15 @@ def totals(table: pa.Table) -> pa.Table:
 
 
 def _total(column: pa.ChunkedArray) -> pa.Array:
-    values = column.drop_null().to_numpy()  # of wide integers, objects
+    values = column.drop_null()
     if pa.types.is_floating(column.type):
-        return pa.array([_float_total(values) if len(values) else None], pa.float64())
+        return pa.array([_float_total(values.to_numpy()) if len(values) else None], pa.float64())
     if not len(values):
         return pa.array([None], pa.int64())
-    wide = pa.types.is_decimal(column.type)
-    total = sum(map(int, values)) if wide else exact_sum(values.astype(np.int64, copy=False))
+    if pa.types.is_decimal(column.type):
+        total = int(pc.sum(values).as_py())
+    else:
+        total = exact_sum(values.to_numpy().astype(np.int64, copy=False))
     fits = -(2**63) <= total < 2**63
     return pa.array([total], pa.int64() if fits else pa.decimal128(38, 0))
 

@@ -279,10 +279,10 @@ def conformed(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return pa.table(arrays, names=list(columns))
 
 
-def typed(table: pa.Table, like: pa.Table | None) -> pa.Table:
+def typed(table: pa.Table, like: pa.Table) -> pa.Table:
     """The same rows, where a column of no type has that of its namesake in `like`."""
     for at, field in enumerate(table.schema):
-        if pa.types.is_null(field.type) and like is not None:
+        if pa.types.is_null(field.type):
             place = like.schema.get_field_index(field.name)
             kind = like.schema.field(place).type if place >= 0 else field.type
             table = table.set_column(at, field.name, pa.nulls(len(table), kind))
