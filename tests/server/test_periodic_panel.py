@@ -53,10 +53,13 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
         due = page.locator(".strips tbody tr:nth-child(1) .next").bounding_box()["x"]
         assert due - places[-1] == pytest.approx(steps[0], rel=0.1)
         page.screenshot(path=tmp_path / "strips.png", full_page=True)
-        # the tram comes: it is no longer overdue
+        # the tram comes: it is no longer overdue, and what was scrolled to is still there
+        page.set_viewport_size({"width": 360, "height": 740})
+        kept = "document.querySelector('.scroll:has(.strips)')"
+        page.evaluate(f"{kept}.focus(); {kept}.scrollLeft = 60")
         beating.beats([("tram", 2, 30, 1, now_us())])
         page.wait_for_selector(".strips tr.overdue", state="detached")
-        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate(f"document.activeElement === {kept} && {kept}.scrollLeft") == 60
         wait(page, "document.documentElement.scrollWidth <= 360")
         page.goto("about:blank")
 

@@ -1,11 +1,11 @@
 // Alerts of the pipeline that is shown: which fire now, and what has changed last.
-import { make, moment } from "./dom.js";
+import { make, moment, scroll } from "./dom.js";
 
 const SHOWN = 6;
 
 export function alerts(section) {
   const now = make("p"), changes = make("tbody");
-  section.querySelector("div").replaceChildren(now, make("div", { class: "scroll", tabindex: "0" }, make("table", {}, changes)));
+  section.querySelector("div").replaceChildren(now, scroll(make("table", {}, changes)));
   return (state, pipeline) => {
     const said = pipeline.alerts;
     section.hidden = !said?.alerts.length && !said?.changes.length;

@@ -87,8 +87,16 @@ export function table(columns, rows, types = []) {
   const head = make("tr", {}, ...columns.map((name, i) => cell("th", name, i)));
   const body = rows.map((row) => make("tr", {}, ...row.map((v, i) =>
     cell("td", v == null ? "" : right[i] ? number(v, 3) : String(v), i))));
-  return make("div", { class: "scroll", tabindex: "0" },
-    make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+export const scroll = (inside) => make("div", { class: "scroll", tabindex: "0" }, inside);
+
+// What is drawn anew stays where it was scrolled to, and keeps the keyboard's place.
+export function refill(holder, inside) {
+  const kept = holder.querySelector(":scope > .scroll");
+  if (kept) kept.replaceChildren(inside);
+  else holder.replaceChildren(scroll(inside));
 }
 
 // A table with a button in each row; returns it, and what shows [name, its other cells' texts] and gives
@@ -97,8 +105,7 @@ export function listing(head, numbers, onclick) {
   const body = make("tbody"), rows = new Map();
   const line = (tag, inside) => make("tr", {}, ...head.map((name, i) =>
     make(tag, { class: i >= numbers ? "number" : "" }, inside(name, i))));
-  const whole = make("div", { class: "scroll", tabindex: "0" },
-    make("table", {}, make("thead", {}, line("th", (name) => name)), body));
+  const whole = scroll(make("table", {}, make("thead", {}, line("th", (name) => name)), body));
   const show = (all) => {
     const there = new Set(all.map(([name]) => name));
     for (const [name, row] of rows) if (!there.has(name)) { row.remove(); rows.delete(name); }

@@ -1,5 +1,5 @@
 // Events that were late or not counted, and why.
-import { make, number, table } from "./dom.js";
+import { make, number, refill, table } from "./dom.js";
 
 const SHOWN = 20;
 
@@ -19,7 +19,7 @@ export function rejected(holder, live) {
       const ask = (after) => live.ask(`/rejected?pipeline=${name}&limit=${SHOWN}&after=${after}`);
       let found = (await ask(Math.max(0, last - SHOWN))).rejected;
       if (!found.length) found = (await ask(0)).rejected; // only a part of them was kept
-      if (now === known) records.replaceChildren(table(["reason", "detail", "record"],
+      if (now === known) refill(records, table(["reason", "detail", "record"],
         found.reverse().map((r) => [r.reason, r.detail, r.raw])));
     } catch {
       if (now === known) known = ""; // ask again

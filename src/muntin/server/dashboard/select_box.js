@@ -1,6 +1,6 @@
 // The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
 // and as a file; statements that were kept in this browser.
-import { make, moment, number, quoted, session, table } from "./dom.js";
+import { make, moment, number, quoted, scroll, session, table } from "./dom.js";
 import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
@@ -69,7 +69,7 @@ export function selectBox(holder, live, names) {
       found.exact ? "exact" : "approximate, see bounds", `watermark ${moment(found.watermark)}`,
       ...(found.revision ? [`revision ${found.revision}`] : []), ...(found.late ? [`${number(found.late)} late`] : []),
       ...(found.stale ? ["STALE"] : []), `${number(milliseconds, 1)} ms`];
-    answer.replaceChildren(plotted(found, keys), table(found.columns, found.rows.slice(0, ROWS), found.types),
+    answer.replaceChildren(plotted(found, keys), scroll(table(found.columns, found.rows.slice(0, ROWS), found.types)),
       make("p", { class: found.stale ? "note bad" : "note" }, parts.join(" | ")),
       ...(found.notes ?? []).map((note) => make("p", { class: "note warn" }, note.message)));
   }

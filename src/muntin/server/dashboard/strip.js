@@ -1,7 +1,7 @@
 // A strip for each periodic item: its beat counted back from the last batch, when the next is due,
 // and where `now` stands. All strips have the item's own interval as their unit, so that the last
 // batches stand below each other, however long the intervals are.
-import { duration, make, moment } from "./dom.js";
+import { duration, make, moment, refill } from "./dom.js";
 
 const BACK = 6, AHEAD = 2.5; // intervals before and after the last batch
 const percent = (units) => `${((100 * (units + BACK + 0.3)) / (BACK + AHEAD + 0.3)).toFixed(2)}%`;
@@ -43,6 +43,5 @@ export function strips(holder, items, now) {
       make("td", { class: "due" }, due));
   });
   const names = ["item", "every", "its beat, counted back from the last batch", "times", "next"].map((name) => make("th", {}, name));
-  holder.replaceChildren(make("div", { class: "scroll", tabindex: "0" }, make("table", { class: "strips" },
-    make("thead", {}, make("tr", {}, ...names)), make("tbody", {}, ...rows))));
+  refill(holder, make("table", { class: "strips" }, make("thead", {}, make("tr", {}, ...names)), make("tbody", {}, ...rows)));
 }
