@@ -112,11 +112,13 @@ def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, s
     asked.clear()
     for _ in range(2):
         feeder.minute()
+        feeder.rows([(10**9, "a", 0, 1, 1)])  # of the far future
         page.wait_for_timeout(2_000)
     assert asked == []
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
     wait(page, "html => document.querySelector('#load svg').outerHTML !== html", drawn)
-    assert "history" in asked
+    page.wait_for_selector("#rejected td:text('future')")
+    assert {"history", "rejected"} <= {*asked}
     named = "#catalogue button:text-is('orders')"
     page.focus(named)
     until = "document.querySelector('#catalogue tbody').rows[0].cells[3].textContent"
