@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 from ledger_helpers import PANE, SPEC, batch, events_of, packed, partial, slices_of
@@ -16,6 +17,7 @@ from muntin.ledger import Ledger, Made, Partial, Stored, copying
 from muntin.ledger.copying import copy_ledger
 from muntin.ledger.files import PayloadFolder, fetch
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.storage import _Disk
 
 LATER = 2**62
 
@@ -173,6 +175,26 @@ def test_impossible_references_are_refused(ledger: Ledger, folder: PayloadFolder
     for path in ("../x", "/etc/passwd", "a/../../x"):
         with pytest.raises(LedgerError):
             fetch(Stored(path, 1, 0), folder.home)
+
+
+def test_a_place_that_does_not_answer_is_told_as_that_and_sweeps_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file is not missing, and nothing that the pipeline needs, where a store says 503."""
+
+    def busy(*_: object) -> Never:
+        raise OSError(errno.EBUSY, "slow down")
+
+    folder = PayloadFolder(str(tmp_path), "p-1")
+    stored = folder.write("s", b"bytes")
+    with monkeypatch.context() as patch:
+        for name in ("size", "listed"):
+            patch.setattr(_Disk, name, busy)
+        with pytest.raises(LedgerError, match=r"cannot be looked up: .*slow down"):
+            folder.check_seen(stored.path, 5)
+        assert folder.sweep((), {}, LATER) == 0
+    assert "p-1 cannot be listed" in caplog.text
+    assert folder.sweep((), {}, LATER) == 1
 
 
 def test_a_backup_holds_what_files_hold(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ that fsspec knows, whose files are named by their URLs.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from muntin.errors import LedgerError, SpecError, with_remedy
 from muntin.ledger.records import Stored
 from muntin.storage import path_of, place_of
 
+_LOG = logging.getLogger("muntin.ledger")
 ENDING = ".mseg"
 GARBAGE_AGE_US = 3_600_000_000  # of a file that nobody names: an hour, longer than a try takes
 _LOST = "restore it from a backup, or run the pipeline again over its source"
@@ -62,12 +64,14 @@ class PayloadFolder:
             raise LedgerError(f"{full} cannot be read: {with_remedy(problem)}") from problem
 
     def check_seen(self, path: str, nbytes: int) -> None:
-        """LedgerError where a file that another machine has written cannot be seen from here."""
+        """LedgerError where a file that another machine has written is not seen from here."""
         place, full = place_of(self._full(path))
         try:
             found = place.size(full)
-        except OSError:
+        except FileNotFoundError:
             found = None
+        except OSError as problem:
+            raise LedgerError(f"{full} cannot be looked up: {with_remedy(problem)}") from problem
         if found != nbytes:
             raise LedgerError(
                 f"an executor wrote {full}, {nbytes:,} bytes, and here "
@@ -103,8 +107,11 @@ class PayloadFolder:
                     found.append(path)
         except FileNotFoundError:  # nothing was ever written, or another one deletes as well
             pass
-        except OSError as problem:
-            raise LedgerError(f"{folder}: payload files cannot be listed ({problem})") from problem
+        except OSError as problem:  # no reason to stop: the next time
+            _LOG.warning(
+                "%s cannot be listed, so that payload files which nobody needs stay: %s",
+                folder, with_remedy(problem),
+            )  # fmt: skip
         self.delete(found)
         return len(found)
 
