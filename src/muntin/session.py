@@ -27,6 +27,9 @@ class Session(AbstractContextManager["Session"]):
     """
 
     def __init__(self, ledger: Ledger, progress: Progress | None = None) -> None:
+        if not hasattr(ledger, "pipelines"):
+            of = type(ledger).__name__
+            raise BadArgument(f"a session is of a ledger, not of {of}: muntin.open takes its URL")
         self.ledger = ledger
         self.progress = progress
         self._catalog = LedgerCatalog(ledger)
@@ -72,6 +75,4 @@ def open(ledger: str | Path | Ledger) -> Session:  # noqa: A001 (muntin.open, as
     """
     if isinstance(ledger, str | Path):
         ledger = open_ledger(str(ledger), create=False)
-    if not hasattr(ledger, "pipelines"):
-        raise BadArgument(f"open takes the URL of a ledger, not {ascii(ledger)[:80]}")
     return Session(ledger)

@@ -189,6 +189,8 @@ def test_a_ledger_and_a_server_that_were_mistaken_for_each_other():
         muntin.connect("sqlite:///orders.db")
     with pytest.raises(LedgerError, match=r"not a ledger: muntin\.connect asks it"):
         muntin.open("http://127.0.0.1:8787")
+    with pytest.raises(BadArgument, match=r"not of str: muntin\.open takes its URL"):
+        muntin.Session("sqlite:///orders.db")
 
 
 def test_a_password_in_a_url_is_not_shown():
