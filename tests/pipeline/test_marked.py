@@ -1,5 +1,7 @@
 """Sums beyond their range, pieces too large and statements that fail: told, and nothing stops."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -135,19 +137,36 @@ def test_a_column_that_a_trend_has_itself_is_refused(name):
     StandingQueries(named, temporary()).close()  # it keeps no trend
 
 
-def floats(*values):
-    times = pa.array([START] * len(values), pa.timestamp("us", "UTC"))
-    return pa.table({"time": times, "k": [str(n) for n in range(len(values))], "i": values})
+def numbers(*rows):
+    keys, values = zip(*rows, strict=True)
+    times = pa.array([START] * len(rows), pa.timestamp("us", "UTC"))
+    return pa.table({"time": times, "k": keys, "i": values})
 
 
-def test_totals_of_large_floats_are_right_or_an_error():
-    """Rows that can be told, whose sum on the way, or in the end, is beyond float64."""
-    low = [1e308, 1e308, -1e308, -1e308, 1.5]
-    with run(spec(), [[floats(*low)]]) as ingest:
+@pytest.mark.parametrize(
+    ("rows", "of_keys", "whole"),
+    [
+        ([("a", 1e16), ("a", 1.0), ("b", -1e16)], [1e16, -1e16], 1.0),
+        ([("a", Decimal("0.1")), ("a", Decimal("0.2")), ("b", Decimal("-0.3"))], [0.3, -0.3], 0.0),
+        (
+            [("a", Decimal("1000000.01")), ("b", Decimal("-1000000")), ("b", None)],
+            [1000000.01, -1000000],
+            0.01,
+        ),
+    ],
+)
+def test_totals_are_those_of_the_events(rows, of_keys, whole):
+    """Not of what each row of a key is shown as."""
+    with run(spec(), [[numbers(*rows)]]) as ingest:
         session = Session(ingest.ledger)
+        found = session.sql("SELECT i FROM m(k) FOR ALL ORDER BY k")
+        assert found.rows == [[i] for i in of_keys]
         for text in ("SELECT i FROM m FOR ALL", "SELECT sum(i) AS i FROM m(k) FOR ALL"):
-            assert session.sql(text).rows == [[1.5]]
-    with run(spec(), [[floats(*low[:2], 1.0)]]) as ingest:
+            assert session.sql(text).rows == [[whole]]
+
+
+def test_totals_beyond_float64_are_an_error():
+    with run(spec(), [[numbers(("a", 1e308), ("b", 1e308), ("c", 1.0))]]) as ingest:
         session = Session(ingest.ledger)
         with pytest.raises(SelectError, match="indicator 'i': a sum is beyond double"):
             session.sql("SELECT i FROM m FOR ALL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections import defaultdict
 from dataclasses import replace
@@ -93,6 +94,38 @@ def test_integers_have_the_same_bytes_however_they_were_spread(stream: Stream, d
     step = data.draw(st.sampled_from([2, 3, WHOLE]))
     rolled = encode(merge([stream.build(algebra, KEYS)], step))
     assert encode(merge([merge([part], step) for part in parts], step and 1)) == rolled
+
+
+LARGEST = 10**18 - 1
+UNITS = st.integers(-100, 100) | st.integers(-LARGEST, LARGEST) | st.sampled_from([LARGEST])
+CENTS = (pa.decimal128(18, 2), UNITS.map(lambda units: decimal.Decimal(units).scaleb(-2)))
+
+
+@given(streams(CENTS), st.data(), st.sampled_from([1, 5, WHOLE]))
+def test_decimals_are_summed_as_they_are_written(stream: Stream, data: Any, step: int) -> None:
+    parts = [part.build(Sums((("i", None),)), KEYS) for part in data.draw(spread(stream))]
+    segment = merge([merge([stream.build(Sums((("i", None),)), KEYS)], step)])
+    merged = merge(parts, step)
+    assert encode(by_bytes(merged)) == encode(merge([by_bytes(segment)]))
+    assert segment.algebra == Sums((("i", "decimal(2)"),))
+    for by in KEYS:
+        values = oracle(stream, by, stream.values[0][1], step)
+        got = rows_of(decode(encode(segment)), by)
+        assert {key: row["i"] for key, (row,) in got.items()} == {
+            key: float(sum(map(Fraction, there), Fraction(0))) for key, there in values.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "other", [pa.array([7]), pa.array([0.5]), pa.array([decimal.Decimal("0.125")])]
+)
+def test_decimals_join_other_numbers_as_floats(other: pa.Array) -> None:
+    cents = pa.array([decimal.Decimal("0.10"), decimal.Decimal("-1000000.01"), None])
+    parts = [build(Sums((("i", None),)), np.zeros(len(a), np.int64), [a]) for a in (cents, other)]
+    merged = merge(parts, WHOLE)
+    assert merged.algebra == Sums((("i", "float64"),))
+    (row,) = rows_of(merged, ())[0,]
+    assert row["i"] == pytest.approx(0.10 - 1000000.01 + float(other[0].as_py()), abs=1e-9)
 
 
 @given(streams(INT), st.data())

@@ -54,36 +54,44 @@ def segment_of(kind: str, columns: Mapping[str, Any], **entry: Any) -> Segment:
     return spec.segment(batch, np.zeros(batch.num_rows, np.int64))
 
 
-@dataclass(frozen=True)
-class Given(Sums):
-    """A vector matrix whose rows are those of tables."""
-
-    rows: Mapping[tuple[str, ...], pa.Table] = field(default_factory=dict)
-
-    def answer(self, table: Table, question: object = None) -> pa.Table:
-        rows = self.rows[table.by].drop_columns(list(table.by))
-        return rows.append_column("overflow", pa.array([False] * len(rows), pa.bool_()))
-
-
 def matrix_of(tables: Mapping[tuple[str, ...], pa.Table]) -> Segment:
     """A vector matrix of which each key has a table: its columns, `count` and the indicators."""
     one = np.zeros(1, np.int64)
-    held = tuple(
-        Table(
-            Keys(
-                names,
-                tuple(rows[name].combine_chunks() for name in names),
-                np.arange(len(rows), dtype=np.uint64),
-            ),
-            one,
-            np.array([0, len(rows)]),
-            np.arange(len(rows)),
-            rows["count"].to_numpy(),
-            {},
+    types: dict[str, str | None] = {}
+    held = []
+    for names, rows in tables.items():
+        keys = tuple(rows[name].combine_chunks() for name in names)
+        states: dict[str, Any] = {}
+        for name in rows.column_names:
+            if name not in (*names, "count"):
+                types[name], own = _sums(rows[name].to_pylist(), rows[name].type, rows["count"])
+                states |= {f"{name}.{part}": column for part, column in own.items()}
+        held.append(
+            Table(
+                Keys(names, keys, np.arange(len(rows), dtype=np.uint64)),
+                one,
+                np.array([0, len(rows)]),
+                np.arange(len(rows)),
+                rows["count"].to_numpy(),
+                states,
+            )
         )
-        for names, rows in tables.items()
-    )
-    return Segment(Given(rows=tables), one, one, held)
+    return Segment(Sums(tuple(types.items())), one, one, tuple(held))
+
+
+def _sums(values: list[Any], kind: pa.DataType, count: pa.ChunkedArray) -> tuple[str | None, Any]:
+    """The type and the states of sums that are null where no event could have one."""
+    absent = np.array([value is None for value in values], bool)
+    states: dict[str, Any] = {"nulls": None, "unseen": np.where(absent, count.to_numpy(), 0)}
+    if pa.types.is_null(kind):
+        return None, states
+    there = [value or 0 for value in values]
+    if pa.types.is_floating(kind):
+        return "float64", states | {"sum": np.array(there, np.float64), "low": None}
+    low = [(int(value) + 2**63) % 2**64 - 2**63 for value in there]
+    beyond = [int(value) - own >> 64 for value, own in zip(there, low, strict=True)]
+    wide = np.array(beyond, np.int64) if any(beyond) else None
+    return "int64", states | {"sum": np.array(low, np.int64), "beyond": wide}
 
 
 @dataclass

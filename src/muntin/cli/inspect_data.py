@@ -17,9 +17,11 @@ from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.event_units import unit_of
+from muntin.summaries.indicators import DIGITS_MAX
 from muntin.times import now_us
 
 KEYS_MAX, INDICATORS_MAX = 4, 6
+SCALE_MAX = 6  # of decimals that leave room for large amounts
 BAD_SHARE_MAX = 0.05  # of times or numbers; a column with more of them is of another kind
 NONE_SHARE_MAX, WORDS_FOR_NONE_MAX = 0.5, 3  # the same few texts, such as n/a, stand for no number
 KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is an identifier
@@ -153,11 +155,12 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
             )
     elif _is_number(kind) and not _looks_like_key(name, kind, distinct):
         found.indicators.append(name)
-        if decimal := re.fullmatch(r"DECIMAL\(\d+,(\d+)\)", kind):
-            digits = int(decimal[1])
+        decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind)
+        if decimal and int(decimal[1]) > DIGITS_MAX:
+            scale = min(int(decimal[2]), SCALE_MAX)
             found.warnings.append(
                 f"decimals of '{name}' are summed as float64; exact is a field such as "
-                f"TRY_CAST({in_backticks(name)} * {10**digits} AS BIGINT)"
+                f"TRY_CAST({in_backticks(name)} AS DECIMAL({DIGITS_MAX}, {scale}))"
             )
     elif kind not in ("VARCHAR", "BOOLEAN", "DATE") and not _is_number(kind):
         found.left_out[name] = f"type {kind}"

@@ -184,6 +184,17 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
     return table.with_used_keys()
 
 
+def total(algebra: Algebra, table: Table) -> Table:
+    """All rows as one, of the empty key."""
+    rows = np.arange(len(table))
+    states = algebra.merge(
+        table.states, frozen(rows), frozen(np.array([0, len(rows)])), table.items
+    )
+    zero, one = frozen(np.zeros(1, np.int64)), frozen(np.array([0, 1]))
+    events = frozen(np.array([table.events.sum()]))
+    return Table(NO_KEY, zero, one, zero, events, states, table.items)
+
+
 def joined(parts: Sequence[Table]) -> Table:
     """The rows of several tables of one key, one after the other: not in order, not merged."""
     if len(parts) == 1:

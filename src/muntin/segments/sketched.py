@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers
@@ -36,10 +37,10 @@ from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.keys import Encoded, Keys
 from muntin.segments.nulls import check_counts, summed
-from muntin.segments.sums import OfIndicators, SumType, Totals, missing_of, typed
+from muntin.segments.sums import OfIndicators, Totals, missing_of, typed
 from muntin.segments.table import Table
 from muntin.segments.top_k import flat, folded, places_in
-from muntin.summaries.indicators import indicator_values
+from muntin.summaries.indicators import SumType, indicator_values
 from muntin.summaries.key_columns import columns_in, decoded
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -98,6 +99,9 @@ class SketchedSums(OfIndicators):
     def __post_init__(self) -> None:
         if self.track < 1:
             raise BadArgument(f"track={self.track}: list at least one key")
+        for name, kind in self.indicators:
+            if kind not in ("int64", "float64", None):
+                raise BadArgument(f"indicator {name!r} of type {kind}: a sketch sums floats")
         _ = self._counts  # refuses what is out of range
 
     @property
@@ -123,7 +127,7 @@ class SketchedSums(OfIndicators):
         return shapes
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:
-        return replace(self, indicators=typed(self.indicators, values))
+        return replace(self, indicators=typed(self.indicators, [*map(_undecimal, values)]))
 
     def united(self, other: Algebra) -> Algebra:
         if not isinstance(other, SketchedSums) or replace(other, indicators=()) != replace(
@@ -383,10 +387,15 @@ def _limit(dtype: Any) -> Any:
     return np.int64((1 << 63) - 1) if dtype == np.int64 else np.float64(np.finfo(np.float64).max)
 
 
+def _undecimal(column: pa.Array) -> pa.Array:
+    return floats_of_decimals(column) if pa.types.is_decimal(column.type) else column
+
+
 def _amounts(
     name: str, kind: SumType | None, column: pa.Array
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Values with 0 where there is none; int64[n] of 0 and 1, which have none, or None: all do."""
+    column = _undecimal(column)
     read = indicator_values(name, column, kind)
     missing = missing_of(column) if read.nulls else np.zeros(len(column), np.bool_)
     amounts = read.numbers

@@ -2,11 +2,12 @@
 
 =========== =================================================================================
 State       a row: of each int64 indicator its sum in 128 bits (`sum`, and `beyond`, multiples
-            of 2^64, where one is beyond int64); of each float64 one a pair of floats (`sum`,
-            `low`); `nulls`, events without a value; `unseen`, events from before the indicator
-            was there
-Error       none; float sums to about 1e-32 of the sum of magnitudes
-Merge       adds; indicators of both are kept, int64 joins float64 as float64
+            of 2^64, where one is beyond int64), and of decimals the same in units of their last
+            digit; of each float64 one a pair of floats (`sum`, `low`); `nulls`, events without a
+            value; `unseen`, events from before the indicator was there
+Error       none (a sum of decimals is shown as the nearest float); float sums to about 1e-32 of
+            the sum of magnitudes
+Merge       adds; indicators of both are kept, those of two types as float64
 Duplicates  count twice
 Limits      an integer sum beyond int64 is null with `overflow`, or asked for as a wider one;
             a float sum beyond float64 is null with `overflow` for ever
@@ -21,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import decoded, plain_value
+from muntin.arrow import decoded, floats_of_decimals, plain_value
 from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
@@ -35,7 +36,7 @@ from muntin.segments.keys import Keys
 from muntin.segments.nulls import less, summed
 from muntin.segments.table import Segment, Table
 from muntin.summaries.checks import INT64_MIN
-from muntin.summaries.indicators import INT64_MAX, indicator_values
+from muntin.summaries.indicators import INT64_MAX, SumType, indicator_values, is_sum_type, scale_of
 from muntin.summaries.kernels.vector_sums import magnitude_bits
 
 kernels: Any = _kernels  # halves of sums are unpacked into their calls
@@ -45,7 +46,6 @@ _PROBLEMS = {
     _kernels.SUM_OF_NO_VALUES: "has a sum of no values",
     _kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
 }
-SumType = Literal["int64", "float64"]
 _NAMES_MAX = 256
 
 
@@ -67,7 +67,7 @@ class Totals:
 
 
 class OfIndicators(Algebra):
-    """A kind whose parameters name `indicators`: tuple of (name, "int64" | "float64" | None)."""
+    """A kind whose parameters name `indicators`: tuple of (name, `SumType` | None)."""
 
     indicators: Indicators
 
@@ -86,7 +86,7 @@ class Sums(OfIndicators):
 
     Parameters
     ----------
-    indicators : tuple of (name, "int64" | "float64" | None)
+    indicators : tuple of (name, "int64" | "float64" | "decimal(DIGITS)" | None)
         None: the first values that have a type decide it. `fold` takes one array for each.
     """
 
@@ -98,7 +98,7 @@ class Sums(OfIndicators):
     def columns(self) -> dict[str, Shape]:
         shapes = {"nulls": Shape(), "unseen": Shape(), "beyond": Shape(), "low": Shape("float64")}
         return {
-            f"{name}.{part}": shapes.get(part) or Shape(kind or "int64", required=True)
+            f"{name}.{part}": shapes.get(part) or Shape(_dtype(kind), required=True)
             for name, kind in self.indicators
             for part in _parts(kind)
         }
@@ -124,10 +124,10 @@ class Sums(OfIndicators):
             states[f"{name}.unseen"] = None
             if kind is None or read.numbers is None:
                 states.update(_zeros(name, kind, groups.size))
-            elif kind == "int64":
-                states.update(groups.integers(name, frozen(read.numbers), None, read.largest))
-            else:
+            elif kind == "float64":
                 states.update(groups.floats(name, frozen(read.numbers), None))
+            else:
+                states.update(groups.integers(name, frozen(read.numbers), None, read.largest))
         return states
 
     def merge(
@@ -141,11 +141,11 @@ class Sums(OfIndicators):
             first = states.get(f"{name}.sum")
             if not isinstance(first, np.ndarray):
                 continue
-            if kind == "int64":
+            if kind == "float64":
+                out.update(groups.floats(name, first, states[f"{name}.low"]))
+            elif kind is not None:
                 largest = int(magnitude_bits(first)) + 1
                 out.update(groups.integers(name, first, states[f"{name}.beyond"], largest))
-            elif kind == "float64":
-                out.update(groups.floats(name, first, states[f"{name}.low"]))
         return out
 
     def united(self, other: Algebra) -> Sums:
@@ -154,7 +154,7 @@ class Sums(OfIndicators):
         kinds = dict(self.indicators)
         for name, kind in other.indicators:
             known = kinds.get(name)
-            kinds[name] = "float64" if {kind, known} == {"int64", "float64"} else known or kind
+            kinds[name] = known or kind if None in (kind, known) or kind == known else "float64"
         return Sums(tuple(kinds.items()))
 
     def adapted(self, table: Table, to: Algebra) -> States:
@@ -171,8 +171,7 @@ class Sums(OfIndicators):
                 low = states[f"{name}.sum"]
                 beyond = numbers(states.pop(f"{name}.beyond"))
                 assert isinstance(low, np.ndarray)  # noqa: S101
-                pair = np.empty(len(low)), np.empty(len(low))
-                kernels.pairs_of_integers(low, beyond, *pair)
+                pair = _pairs(low, beyond, scale_of(mine[name] or ""))
                 states[f"{name}.sum"], states[f"{name}.low"] = frozen(pair[0]), present(pair[1])
         return states
 
@@ -182,7 +181,7 @@ class Sums(OfIndicators):
             for name, column in states.items()
         }
         for name, kind in self.indicators:
-            if kind == "int64":  # the least is its own negative, which is 2^64 too low
+            if _dtype(kind) == "int64" and kind:  # the least is its own negative: 2^64 too low
                 low, beyond = numbers(out[f"{name}.sum"]), numbers(out[f"{name}.beyond"])
                 least = (low == INT64_MIN).astype(np.int64)
                 out[f"{name}.beyond"] = present(least + beyond if len(beyond) else least)
@@ -201,7 +200,7 @@ class Sums(OfIndicators):
                 column = numbers(states[f"{name}.{part}"])
                 if not len(column) or not (rest := (values == 0) & (column != 0)).any():
                     continue
-                if kind == "int64":
+                if kind != "float64":
                     raise IncompatibleSummary(f"{name!r}: a sum is left without a value")
                 zeroed = np.where(rest, 0.0, column)  # what rounding has left
                 states[f"{name}.{part}"] = frozen(zeroed) if part == "sum" else present(zeroed)
@@ -243,6 +242,11 @@ class Sums(OfIndicators):
                 columns[name] = pa.nulls(len(table), pa.int64())
                 continue
             total = numbers(table.states[f"{name}.sum"])
+            scale = scale_of(kind)
+            if scale is not None:
+                beyond = numbers(table.states[f"{name}.beyond"])
+                columns[name] = floats_of_decimals(_wide(total, beyond, absent, scale))
+                continue
             if kind == "int64":
                 beyond = numbers(table.states[f"{name}.beyond"])
                 over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
@@ -259,11 +263,12 @@ class Sums(OfIndicators):
         return pa.table(columns)
 
 
-def _wide(low: np.ndarray, beyond: np.ndarray, absent: np.ndarray) -> pa.Array:
-    """Sums in 128 bits."""
-    halves = np.stack([low, beyond + (low >> 63)], axis=1)
+def _wide(low: np.ndarray, beyond: np.ndarray, absent: np.ndarray, scale: int = 0) -> pa.Array:
+    """Sums in 128 bits. `beyond` empty: zeros."""
+    high = low >> 63
+    halves = np.stack([low, high + beyond if len(beyond) else high], axis=1)
     present = pa.py_buffer(np.packbits(~absent, bitorder="little"))
-    kind = pa.decimal128(38, 0)
+    kind = pa.decimal128(38, scale)
     return pa.Array.from_buffers(kind, len(low), [present, pa.py_buffer(halves)])
 
 
@@ -324,7 +329,7 @@ def read_indicators(pairs: Any) -> Indicators:
             not isinstance(pair, list)
             or len(pair) != 2
             or not isinstance(pair[0], str)
-            or pair[1] not in ("int64", "float64", None)
+            or not (pair[1] is None or is_sum_type(pair[1]))
         ):
             raise CorruptSummary(f"vector_matrix: {pair!r:.100} is no indicator")
     if len({pair[0] for pair in pairs}) < len(pairs):
@@ -366,8 +371,22 @@ def counted_events(segment: Segment, table: Table | None, indicator: str = "") -
 
 
 def _parts(kind: SumType | None) -> tuple[str, ...]:
-    sums = {"int64": ("sum", "beyond"), "float64": ("sum", "low"), None: ()}[kind]
+    sums = {"float64": ("sum", "low"), None: ()}.get(kind, ("sum", "beyond"))
     return ("nulls", "unseen", *sums)
+
+
+def _dtype(kind: SumType | None) -> str:
+    return "float64" if kind == "float64" else "int64"
+
+
+def _pairs(low: np.ndarray, beyond: np.ndarray, scale: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers, or decimals, as pairs of floats; of decimals the nearest float alone."""
+    if scale is not None:
+        decimals = _wide(low, beyond, np.zeros(len(low), bool), scale)
+        return floats_of_decimals(decimals).to_numpy(), np.zeros(len(low))
+    pair = np.empty(len(low)), np.empty(len(low))
+    kernels.pairs_of_integers(low, beyond, *pair)
+    return pair
 
 
 def missing_of(column: pa.Array) -> np.ndarray:
@@ -381,7 +400,7 @@ def missing_of(column: pa.Array) -> np.ndarray:
 def _zeros(name: str, kind: SumType | None, size: int) -> dict[str, Column]:
     if kind is None:
         return {}
-    return {f"{name}.sum": frozen(np.zeros(size, kind)), f"{name}.{_parts(kind)[3]}": None}
+    return {f"{name}.sum": frozen(np.zeros(size, _dtype(kind))), f"{name}.{_parts(kind)[3]}": None}
 
 
 class _Groups:

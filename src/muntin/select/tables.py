@@ -5,17 +5,15 @@ Tables are kept by what was asked, so that a second statement over the same wind
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
 from muntin.cache import Cache
 from muntin.errors import SummaryOverflow
+from muntin.segments.building import total
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
 from muntin.segments.table import Segment, Table
@@ -23,7 +21,6 @@ from muntin.select.bind import Bound
 from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 from muntin.select.values import conformed, has_untyped, typed
-from muntin.summaries.reading import exact_sum
 
 _TABLES_MAX = 4096
 
@@ -76,8 +73,9 @@ def _matrix_rows(
         if isinstance(segment.algebra, SketchedSums):
             _check_sketched(segment.algebra, table, wanted)
             return segment.algebra.answer(table, Listed())
-        rows = key_rows(segment.algebra, table, wanted, wide=True)
-        return totals(rows) if bound.summed and rows.num_rows else rows  # of no rows: null, not 0
+        if bound.summed and len(table):  # of no rows: null, not 0
+            table = total(segment.algebra, table)
+        return key_rows(segment.algebra, table, wanted, wide=True)
     if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
         _check_sketched(segment.algebra, whole, wanted)
@@ -86,12 +84,8 @@ def _matrix_rows(
         (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
     )
     if fullest is None:
-        return totals(pa.table({}))
-    sums = totals(key_rows(segment.algebra, fullest, wanted, wide=True))
-    for name in info.indicators:
-        if name in sums.column_names and math.isinf(sums[name][0].as_py() or 0):
-            raise SummaryOverflow(f"indicator {name!r}: a sum is beyond {sums[name].type}")
-    return sums
+        return pa.table({"count": [0]})
+    return key_rows(segment.algebra, total(segment.algebra, fullest), wanted, wide=True)
 
 
 def _check_sketched(algebra: SketchedSums, table: Table, wanted: Collection[str]) -> None:
@@ -105,41 +99,6 @@ def shape_of(bound: Bound) -> Hashable:
     # 1 equals 1.0, but a column of one is not that of the other
     arguments = tuple(map(repr, bound.arguments))
     return bound.kind, bound.key, bound.columns, bound.function, arguments, bound.summed
-
-
-def totals(table: pa.Table) -> pa.Table:
-    """One row: the sum of each column of numbers, exact for integers and, but for the last
-    rounding, for floats. A column that is all null stays null."""
-    sums = {}
-    for name in table.column_names:
-        column = table.column(name)
-        kind = column.type
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            sums[name] = _total(column)
-    if table.num_rows == 0:
-        sums["count"] = pa.array([0])
-    return pa.table(sums)
-
-
-def _total(column: pa.ChunkedArray) -> pa.Array:
-    values = column.drop_null()
-    if pa.types.is_floating(column.type):
-        return pa.array([_float_total(values.to_numpy()) if len(values) else None], pa.float64())
-    if not len(values):
-        return pa.array([None], pa.int64())
-    if pa.types.is_decimal(column.type):
-        total = int(pc.sum(values).as_py())
-    else:
-        total = exact_sum(values.to_numpy().astype(np.int64, copy=False))
-    fits = -(2**63) <= total < 2**63
-    return pa.array([total], pa.int64() if fits else pa.decimal128(38, 0))
-
-
-def _float_total(values: np.ndarray) -> float:
-    try:
-        return math.fsum(values)
-    except OverflowError:  # on the way, or in the end: then it is infinite
-        return math.fsum(values * 2.0**-32) * 2.0**32
 
 
 def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:

@@ -34,9 +34,9 @@ from muntin.summaries import key_columns
 from muntin.summaries.base import Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
-from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.indicators import SumType
 from muntin.summaries.reading import INT64_MAX, exact_sum
-from muntin.summaries.vector_matrix.batches import EventColumns
+from muntin.summaries.vector_matrix.batches import EventColumns, decimals_as_floats
 from muntin.summaries.vector_matrix.gathered import GatheredSums
 from muntin.summaries.vector_matrix.names import COUNT, find_key
 from muntin.summaries.vector_matrix.whole import check_whole, no_rows, read_whole
@@ -79,7 +79,7 @@ class SketchedMatrix(GatheredSums):
     def __init__(
         self,
         keys: Iterable[KeyName],
-        indicators: Iterable[str] | Mapping[str, IndicatorType | None] = (),
+        indicators: Iterable[str] | Mapping[str, SumType | None] = (),
         width: int = 2048,
         depth: int = 4,
         track: int = 1000,
@@ -96,6 +96,9 @@ class SketchedMatrix(GatheredSums):
         if self.width * self.depth * (1 + len(self._indicators)) * len(self._keys) > CELLS_MAX:
             raise BadArgument(f"{width} x {depth} cells of all keys and indicators: too many")
         self._totals: dict[str, int | float] = dict.fromkeys((COUNT, *self._indicators), 0)
+
+    def _pieces(self, batch: Any) -> list[pa.RecordBatch]:
+        return [decimals_as_floats(piece, self._indicators) for piece in super()._pieces(batch)]
 
     @property
     def _algebra(self) -> SketchedSums:
@@ -258,7 +261,7 @@ class SketchedMatrix(GatheredSums):
         return rows.select([*found, *lanes, *(name + LOWER for name in lanes)])
 
     @property
-    def _lanes(self) -> list[tuple[str, IndicatorType | None]]:
+    def _lanes(self) -> list[tuple[str, SumType | None]]:
         return [(COUNT, "int64"), *self._indicators.items()]
 
     def merge(self, other: Self) -> None:

@@ -10,18 +10,19 @@ somebody asks (J. Gray et al., "Data Cube", 1997: sums of the smallest parent).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.segments.building import total
 from muntin.segments.columns import Column, frozen, present
-from muntin.segments.keys import NO_KEY, Keys, ordered
+from muntin.segments.keys import Keys, ordered
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment, Table
 from muntin.summaries import key_columns
 from muntin.summaries.aligned import aligned_zeros
-from muntin.summaries.indicators import INT64_MAX, IndicatorType, IndicatorValues
+from muntin.summaries.indicators import INT64_MAX, IndicatorValues, SumType
 from muntin.summaries.kernels.vector_sums import add_vectors, gather_columns
 from muntin.summaries.vector_matrix.batches import EventColumns
 from muntin.summaries.vector_matrix.names import Key
@@ -34,7 +35,7 @@ _LINE_CELLS = 8  # a cache line of 64 bytes
 class CellLayout:
     """Which cells of a row hold what: count, integer sums, then pairs of floats."""
 
-    types: tuple[IndicatorType | None, ...]
+    types: tuple[SumType | None, ...]
     cells: tuple[int, ...] = field(init=False)
     """Cell of each indicator; a float's low part stands in the next."""
     integers: int = field(init=False)
@@ -185,15 +186,12 @@ class Accumulator:
         if not tables:
             none = frozen(np.empty(0, np.int64))
             return Segment(self.algebra, none, none, ())
-        smallest = min(tables, key=len)
-        rows = np.arange(len(smallest))
-        states = dict(self.algebra.merge(smallest.states, rows, np.array([0, len(rows)]), None))
+        whole = total(self.algebra, min(tables, key=len))
+        states = dict(whole.states)
         for (name, _), nulls in zip(self.algebra.indicators, self.nulls, strict=True):
             states[f"{name}.nulls"] = present(np.array([nulls]))
-        events = frozen(np.array([self.count]))
-        zero = frozen(np.zeros(1, np.int64))
-        total = Table(NO_KEY, zero, frozen(np.array([0, 1])), zero, events, states)
-        return Segment(self.algebra, zero, events, (total, *tables))
+        whole = replace(whole, states=states)
+        return Segment(self.algebra, whole.slices, whole.events, (whole, *tables))
 
     def _table(
         self,
@@ -209,11 +207,11 @@ class Accumulator:
         states: dict[str, Column] = {}
         for (name, kind), cell in zip(self.algebra.indicators, self._layout.cells, strict=True):
             states |= {f"{name}.nulls": None, f"{name}.unseen": None}
-            if kind == "int64":
-                states |= {f"{name}.sum": frozen(cells[cell]), f"{name}.beyond": None}
-            elif kind == "float64":
+            if kind == "float64":
                 high, low = cells[cell : cell + 2].view(np.float64)
                 states |= {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
+            elif kind is not None:
+                states |= {f"{name}.sum": frozen(cells[cell]), f"{name}.beyond": None}
         return _one_slice(keys, frozen(cells[0]), states)
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument
 from muntin.segments.building import build
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
-from muntin.summaries.indicators import IndicatorType, IndicatorValues, indicator_values
+from muntin.summaries.indicators import IndicatorValues, SumType, indicator_values
 from muntin.summaries.key_columns import KeyKind
 from muntin.summaries.vector_matrix.key_column import KeyValues, key_values
 from muntin.summaries.vector_matrix.names import Key
 
 Kinds = Mapping[str, KeyKind | None]
-Indicators = Mapping[str, IndicatorType | None]
+Indicators = Mapping[str, SumType | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ def pieces_of(batch: Any) -> list[pa.RecordBatch]:
         f"update takes a pyarrow RecordBatch or Table, not {type(batch).__name__}: "
         "convert it, e.g. with pyarrow.table(...)"
     )
+
+
+def decimals_as_floats(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
+    for name in names:
+        at = batch.schema.get_field_index(name)
+        if at >= 0 and pa.types.is_decimal(batch.column(at).type):
+            batch = batch.set_column(at, name, floats_of_decimals(batch.column(at)))
+    return batch
 
 
 def _column(batch: pa.RecordBatch, what: str, name: str) -> pa.Array:
@@ -87,7 +96,7 @@ def kinds_with(kinds: Kinds, read: Sequence[EventColumns]) -> dict[str, KeyKind 
 
 def indicators_with(
     indicators: Indicators, read: Sequence[EventColumns]
-) -> dict[str, IndicatorType | None]:
+) -> dict[str, SumType | None]:
     """Types of indicators, those that batches decide included."""
     found = dict(indicators)
     for batch in read:

@@ -20,7 +20,7 @@ from muntin.segments.table import Segment
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import to_merge
 from muntin.summaries.envelope import seal
-from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.indicators import SumType
 from muntin.summaries.key_columns import KeyKind
 from muntin.summaries.vector_matrix.accumulator import Accumulator
 from muntin.summaries.vector_matrix.batches import (
@@ -46,10 +46,10 @@ class GatheredSums(Copied, ABC):
     def __init__(
         self,
         keys: Iterable[str | Sequence[str]],
-        indicators: Iterable[str] | Mapping[str, IndicatorType | None],
+        indicators: Iterable[str] | Mapping[str, SumType | None],
     ) -> None:
         self._keys = tuple(as_keys(keys))
-        self._indicators: dict[str, IndicatorType | None] = as_indicators(indicators)
+        self._indicators: dict[str, SumType | None] = as_indicators(indicators)
         refuse_both(self._keys, self._indicators)
         self._kinds: dict[str, KeyKind | None] = {name: None for key in self._keys for name in key}
         self._segments: list[Segment] = []
@@ -79,7 +79,7 @@ class GatheredSums(Copied, ABC):
         return self._keys
 
     @property
-    def indicators(self) -> dict[str, IndicatorType | None]:
+    def indicators(self) -> dict[str, SumType | None]:
         """Name -> type; None where no batch has decided it yet."""
         return dict(self._indicators)
 
@@ -126,12 +126,15 @@ class GatheredSums(Copied, ABC):
         BadArgument
             A column is missing, or of a type that does not fit.
         """
-        pieces = pieces_of(batch)
+        pieces = self._pieces(batch)
         read = [read_batch(self._kinds, self._indicators, piece) for piece in pieces]
         indicators, kinds = indicators_with(self._indicators, read), kinds_with(self._kinds, read)
         self._count(read, pieces, Sums(tuple(indicators.items())))
         self._indicators, self._kinds = indicators, kinds
         self._changed()
+
+    def _pieces(self, batch: Any) -> list[pa.RecordBatch]:
+        return pieces_of(batch)
 
     def _count(self, read: list[EventColumns], pieces: list[pa.RecordBatch], sums: Sums) -> None:
         recent = self._recent

@@ -12,7 +12,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Unkn
 from muntin.segments.building import subtract
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
-from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.indicators import SumType
 from muntin.summaries.vector_matrix.batches import built
 from muntin.summaries.vector_matrix.gathered import GatheredSums, merged_to
 from muntin.summaries.vector_matrix.names import (
@@ -46,9 +46,11 @@ class VectorMatrix(GatheredSums):
         Columns, or combinations of columns, whose values are the rows. A combination may use
         columns that are no keys by themselves. Strings, integers, booleans, dates and timestamps
         (kept in microseconds; naive ones are UTC) can be keys; null is a value of its own.
-    indicators : list of str, or mapping of str to {"int64", "float64", None}
-        Numeric columns to sum. None: the first batch that has the column decides; integers and
-        booleans give int64, floats and decimals float64. `count` is always there.
+    indicators : list of str, or mapping of str to {"int64", "float64", "decimal(2)", None}
+        Numeric columns to sum. None: the first batch that has the column decides: integers and
+        booleans give int64, floats and decimals of more than 18 digits float64, other decimals
+        their own, such as decimal(2): sums are exact, and shown as the nearest float. `count` is
+        always there.
     capacity : int, optional
         Rows that a window may hold per key. Nothing is dropped: `overflowed` says if it is more.
 
@@ -75,7 +77,7 @@ class VectorMatrix(GatheredSums):
     def __init__(
         self,
         keys: Iterable[KeyName],
-        indicators: Iterable[str] | Mapping[str, IndicatorType | None] = (),
+        indicators: Iterable[str] | Mapping[str, SumType | None] = (),
         capacity: int | None = None,
     ) -> None:
         super().__init__(keys, indicators)
@@ -174,7 +176,7 @@ class VectorMatrix(GatheredSums):
 
         Keys and indicators of both are kept: this one's first, then those that only the other
         has. In rows that only events without an indicator touched, it is null. `capacity` becomes
-        the larger one. int64 sums meet float64 sums of the same name as float64, exactly.
+        the larger one. Sums of two types become float64: int64 exactly, decimals the nearest.
 
         Raises
         ------
@@ -273,7 +275,7 @@ class VectorMatrix(GatheredSums):
         ]
         self._changed()
 
-    def add_indicator(self, name: str, type: IndicatorType | None = None) -> None:  # noqa: A002
+    def add_indicator(self, name: str, type: SumType | None = None) -> None:  # noqa: A002
         """Sum another column from now on; null in rows that no event touches any more."""
         name = as_indicator(name)
         if name in self._indicators:

@@ -7,7 +7,7 @@ from typing import Any
 
 from muntin.errors import BadArgument, UnknownName
 from muntin.summaries.checks import name_of, names_in
-from muntin.summaries.indicators import IndicatorType
+from muntin.summaries.indicators import SumType, is_sum_type
 
 Key = tuple[str, ...]
 COUNT = "count"
@@ -42,7 +42,7 @@ def as_keys(keys: Any) -> list[Key]:
     return found
 
 
-def as_indicators(indicators: Any) -> dict[str, IndicatorType | None]:
+def as_indicators(indicators: Any) -> dict[str, SumType | None]:
     """Names, or names with types, as a mapping name -> type."""
     if isinstance(indicators, Mapping):
         pairs = list(indicators.items())
@@ -50,7 +50,7 @@ def as_indicators(indicators: Any) -> dict[str, IndicatorType | None]:
         pairs = [(name, None) for name in names_in("indicators", indicators)]
     if len(pairs) > INDICATORS_MAX:
         raise BadArgument(f"{len(pairs)} indicators: give at most {INDICATORS_MAX}")
-    found: dict[str, IndicatorType | None] = {}
+    found: dict[str, SumType | None] = {}
     for given, kind in pairs:
         name = as_indicator(given)
         if name in found:
@@ -66,10 +66,12 @@ def as_indicator(name: Any) -> str:
     return name
 
 
-def as_type(name: str, kind: Any) -> IndicatorType | None:
-    if kind is None or (isinstance(kind, str) and kind in ("int64", "float64")):
-        return kind  # pyright: ignore[reportReturnType]
-    raise BadArgument(f"indicator {name!r} of type {kind!r:.50}: give 'int64', 'float64' or None")
+def as_type(name: str, kind: Any) -> SumType | None:
+    if kind is None or is_sum_type(kind):
+        return kind
+    raise BadArgument(
+        f"indicator {name!r} of type {kind!r:.50}: give 'int64', 'float64', 'decimal(2)' or None"
+    )
 
 
 def refuse_both(keys: Iterable[Key], indicators: Iterable[str]) -> None:

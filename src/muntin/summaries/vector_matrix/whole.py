@@ -55,7 +55,7 @@ def no_rows(algebra: Any, key: Key, kinds: Mapping[str, str | None]) -> pa.Table
     """The table of a key that has no rows."""
     columns = {name: pa.nulls(0, TYPES.get(kinds[name] or "", pa.null())) for name in key}
     for name, kind in (("count", "int64"), *algebra.indicators):
-        columns[name] = pa.nulls(0, pa.float64() if kind == "float64" else pa.int64())
+        columns[name] = pa.nulls(0, pa.int64() if kind in ("int64", None) else pa.float64())
     return pa.table(columns)
 
 
