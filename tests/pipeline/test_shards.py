@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import cutting, maintenance
-from muntin.errors import SelectError, SpecError
+from muntin.errors import LedgerError, SelectError, SpecError
+from muntin.ledger.files import PayloadFolder
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
 from muntin.segments import decode
@@ -166,6 +167,20 @@ def test_files_are_deleted_where_no_summary_has_shards_any_more(
     with run(spec(None), [], ledger) as without:
         assert without._maintenance.sweep(age_us=-1_000_000) > 0
         assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
+
+
+def test_half_a_file_of_a_task_is_named(cut_early: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it lies, and not only what is wrong with some segment."""
+    read = PayloadFolder.read_part
+    monkeypatch.setattr(
+        PayloadFolder,
+        "read_part",
+        lambda self, path, begin, size: read(self, path, begin, size // 2),
+    )
+    batch = [in_pieces(table(some_rows(250)), [90])]
+    told = r"/.*/run-.*\.mseg: from byte \d+ on it is not what a task of this batch has written"
+    with pytest.raises(LedgerError, match=told), run(spec(2), batch):
+        pass
 
 
 def test_what_is_too_large_together_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:

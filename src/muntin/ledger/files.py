@@ -44,7 +44,7 @@ class PayloadFolder:
     def write(self, name: str, payload: bytes, *, lasting: bool = True) -> Stored:
         """A new file; `name` is for those who look into the folder."""
         path = f"{self.path}/{name}-{secrets.token_hex(8)}{ENDING}"
-        place, full = place_of(self._full(path))
+        place, full = place_of(self.full(path))
         try:
             place.write(full, payload, lasting)
         except OSError as problem:
@@ -52,12 +52,12 @@ class PayloadFolder:
             raise LedgerError(f"{full}: the payload cannot be written: {told}") from problem
         return Stored(path, len(payload), google_crc32c.value(payload))
 
-    def _full(self, path: str) -> str:
+    def full(self, path: str) -> str:
         return f"{self.home}/{path}" if self.home else path
 
     def read_part(self, path: str, begin: int, size: int) -> bytes:
         """Some bytes of a file, unchecked."""
-        place, full = place_of(self._full(path))
+        place, full = place_of(self.full(path))
         try:
             return place.read(full, begin, begin + size)
         except OSError as problem:
@@ -65,7 +65,7 @@ class PayloadFolder:
 
     def check_seen(self, path: str, nbytes: int) -> None:
         """LedgerError where a file that another machine has written is not seen from here."""
-        place, full = place_of(self._full(path))
+        place, full = place_of(self.full(path))
         try:
             found = place.size(full)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class PayloadFolder:
     def delete(self, paths: Collection[str]) -> None:
         """Those that are there."""
         for path in paths:
-            place, full = place_of(self._full(path))
+            place, full = place_of(self.full(path))
             try:
                 place.delete(full)
             except OSError:
@@ -96,7 +96,7 @@ class PayloadFolder:
         `before`: a file goes when it was given up, or where no row ever named it was written,
           before.
         """
-        place, folder = place_of(self._full(self.path))
+        place, folder = place_of(self.full(self.path))
         found = []
         try:
             for full in place.listed(folder):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from muntin.assembly.arriving import Covered, partials_of_segment
 from muntin.assembly.cutting import Cutting
+from muntin.errors import CorruptSummary, LedgerError
 from muntin.ledger.files import PayloadFolder
 from muntin.ledger.records import Partial, Stored
 from muntin.ledger.slices import Slices
@@ -152,7 +153,7 @@ def _merged(
 ) -> Iterator[Row]:
     """What the task of one shard does."""
     folder = _folder(cutting)
-    whole = merge([decode(folder.read_part(*section)) for section in sections])
+    whole = merge([_decoded(folder, section) for section in sections])
     for partial in partials_of_segment(cutting, pane, covered, whole):
         slices = partial.slices.to_bytes()
         payload = partial.payload
@@ -161,6 +162,17 @@ def _merged(
             named, payload = payload.to_bytes(), b""
         body = b"".join((_SIZE.pack(len(slices)), slices, _SIZE.pack(len(named)), named, payload))
         yield PIECE, cutting.summary, partial.shard, partial.length or 0, body
+
+
+def _decoded(folder: PayloadFolder, section: _Section) -> Segment:
+    try:
+        return decode(folder.read_part(*section))
+    except CorruptSummary as problem:  # a store may give half of it
+        raise LedgerError(
+            f"{folder.full(section.path)}: from byte {section.begin:,} on it is not what a task of "
+            f"this batch has written ({problem}): look at the store; the batch comes again at the "
+            "next start"
+        ) from problem
 
 
 def partial_of(row: Row) -> Partial:
