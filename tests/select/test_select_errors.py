@@ -95,6 +95,8 @@ WRONG = [
     ("»*«", "statement", "starts with SELECT", ""),
     ("   ", "syntax", "empty", "SELECT"),
     (f"SELECT {33 * '('}1{33 * ')'}", "limit", "32 levels", "split it"),
+    ("SELECT NOT NOT NOT NOT NOT NOT NOT NOT »NOT« true", "limit", "more than 8 signs", "none"),
+    ("SELECT 1 FROM »(«(orders(driver)))", "syntax", "only a SELECT can stand", "without brackets"),
     (f"SELECT 1 WHERE {400 * '1=1 OR '}1=1", "limit", "1000 words", "split it"),
     # types and values
     ("SELECT »round«(driver) FROM orders(driver)", "type", "round(VARCHAR)", "cast"),

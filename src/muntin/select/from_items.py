@@ -153,9 +153,9 @@ class Extraction:
 
     def _item(self, at: int, level: _Level) -> int:
         if at < len(self.tokens) and self.tokens[at].token_type is TokenType.L_PAREN:
-            inner = self.tokens[at + 1 : at + 2]
-            allowed = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
-            if not inner or inner[0].token_type not in allowed:
+            kinds = (token.token_type for token in self.tokens[at:])
+            inner = next((kind for kind in kinds if kind is not TokenType.L_PAREN), None)
+            if inner not in (TokenType.SELECT, TokenType.WITH):
                 raise self._error(
                     self.tokens[at],
                     "only a SELECT can stand in brackets here",

@@ -234,7 +234,10 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
                 opened.pop()
             elif kind is TokenType.R_PAREN:
                 raise problem_at(text, token, "this bracket closes nothing")
-        if len(opened) > limits.depth or run > _PREFIX_RUN_MAX:
+        if run > _PREFIX_RUN_MAX:
+            message = f"more than {_PREFIX_RUN_MAX} signs or NOT stand before one value"
+            raise problem_at(text, token, message, "two of them are none", "limit")
+        if len(opened) > limits.depth:
             message = f"the statement nests deeper than {limits.depth} levels"
             raise problem_at(text, Span(token.start, 1), message, ASK_LESS, "limit")
     if opened:
