@@ -76,6 +76,9 @@ WRONG = [
         "UTC: '2025-12-31 22:30:00'",
     ),
     ("SELECT TIMESTAMP »'2026-01-01T00:30:00.5-05:30'« AS t", "value", "zone", "06:00:00.5"),
+    ("SELECT now() > »'2026-01-01 10:00 Europe/Berlin'«", "value", "zone", "in UTC"),
+    ("SELECT ifnull(now(), »'2026-01-01 10:00+00:30'«)", "value", "zone", "'2026-01-01 09:30"),
+    ("SELECT TRY_CAST(»'2026-01-01 10:00 EST'« AS DATE)", "value", "zone", "in UTC"),
     # syntax
     ("SELECT driver FROM orders»(«driver", "syntax", "not closed", ")"),
     ("SELECT driver»)« FROM orders(driver)", "syntax", "closes nothing", ""),

@@ -111,6 +111,8 @@ BY_HAND = {
     ],
     "SELECT driver FROM orders(driver) WHERE driver ILIKE '%D_' AND driver LIKE 'd%' "
     "AND driver NOT LIKE '%2' ORDER BY 1": [["d1"], ["d3"]],
+    "SELECT count(*) FROM orders(driver) WHERE driver <> '2026-01-01 10:00+02' "
+    "AND now() < '2099-01-01 10:00Z' AND now() < '2099-01-01T10:00:00 UTC'": [[3]],
     "SELECT driver FROM orders(driver) QUALIFY rank() OVER (ORDER BY count DESC) = 1": [["d3"]],
     # history
     "SELECT driver, orders FROM trend(busiest) ORDER BY window_start": [["d1", 4], ["d3", 5]],

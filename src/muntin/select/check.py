@@ -10,19 +10,17 @@ repeat, lpad, replace, string_agg, format), random numbers, and lists and struct
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlglot import exp
 
-from muntin.errors import BadArgument, SelectError, did_you_mean
+from muntin.errors import SelectError, did_you_mean
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at, span_of
 from muntin.select.syntax import MARK, Statement, VectorItem, item_number
-from muntin.times import datetime_of, instant_us
 
 _QUERIES = exp.Select, exp.SetOperation, exp.Subquery
 
@@ -161,7 +159,6 @@ _UNITS = frozenset(
     for ending in ("", "S")
 )
 _NUMBER = re.compile(r"\d{1,60}(\.\d{0,60})?([eE][+-]?\d{1,3})?\Z", re.ASCII)
-_ZONED = re.compile(r"\s*\d{4}-\d\d?-\d\d?[ T]\d\d?:[\d:.]+ ?[+-](?!00)[\d:]+\s*\Z")
 _DIGITS_MAX = 38
 _PAIRS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _LISTS = ("expressions", "ifs", "partition_by")
@@ -377,11 +374,6 @@ def _check_literal(statement: Statement, node: exp.Literal) -> None:
         message = f"an integer has at most {_DIGITS_MAX} digits"
         remedy = f"write a float, e.g. {float(node.name):.6g}"
         raise problem_at(statement.text, _place(node), message, remedy, "limit")
-    if _ZONED.match(node.name) and isinstance(node.parent, (exp.Predicate, exp.Cast)):
-        with contextlib.suppress(BadArgument):
-            remedy = f"write it in UTC: '{datetime_of(instant_us(node.name)).replace(tzinfo=None)}'"
-            message = "the zone of this time would be passed over"
-            raise problem_at(statement.text, _place(node), message, remedy, "value")
 
 
 def _check_pair(statement: Statement, node: exp.Binary) -> None:

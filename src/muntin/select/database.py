@@ -30,6 +30,8 @@ _INVALIDATED = "database has been invalidated"
 _PLAN = "SELECT json_serialize_plan(?)"
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 _INTEGERS = ("INT", "INTEGER")
+_ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
+_UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 _TRIES = 3  # of a statement while others make DuckDB give up its database
 
 
@@ -37,7 +39,8 @@ class DatabaseError(Exception):
     """DuckDB refused or stopped a statement.
 
     `kind`: "timeout", "memory", "busy", "too_large", "closed", "text" (a constant that is none of
-      the type that it stands for), or DuckDB's own ("Binder", ...).
+      the type that it stands for), "zone" (a time of which a part is passed over), or DuckDB's own
+      ("Binder", ...).
     `sql`, `position`: the rendered SQL, and where in its UTF-8; None: nobody knows.
     """
 
@@ -250,6 +253,11 @@ class _Connection:
             texts = list(_texts_of(json.loads(self._one_row(_PLAN, f"{before}{sql})")[0])))
         except ValueError:  # no JSON, of an error with half a letter
             return
+        for each in texts:
+            if each.type in ("DATE", "TIMESTAMP") and _has_other_zone(each.value):
+                place = each.position - len(before.encode())
+                raise DatabaseError("zone", each.value, sql, place)
+        texts = [each for each in texts if not each.tried]
         tried = (f"TRY_CAST({text_literal(t.value)} AS {t.type}) IS NOT NULL" for t in texts)
         are = self._one_row(f"SELECT {', '.join(tried)}") if texts else ()
         for each, is_one in zip(texts, are, strict=True):
@@ -301,6 +309,8 @@ class _TextRead:
     type: str
     position: int
     cast: bool
+    tried: bool
+    """By TRY_CAST."""
 
 
 class _RunningStatement:
@@ -376,7 +386,7 @@ def _texts_of(plan: Any) -> Iterator[_TextRead]:
         return
     for each in plan.values():
         yield from _texts_of(each)
-    if plan.get("type") != "OPERATOR_CAST" or plan["function_data"]["try_cast"]:
+    if plan.get("type") != "OPERATOR_CAST":
         return
     constant = plan["children"][0]
     value = constant.get("value", {"is_null": True})
@@ -387,7 +397,14 @@ def _texts_of(plan: Any) -> Iterator[_TextRead]:
         kind, size = f"DECIMAL({size['width']}, {size['scale']})", None
     place = constant["query_location"]
     if size is None:
-        yield _TextRead(value["value"], kind, place, plan["query_location"] != place)
+        tried = plan["function_data"]["try_cast"]
+        yield _TextRead(value["value"], kind, place, plan["query_location"] != place, tried)
+
+
+def _has_other_zone(text: str) -> bool:
+    """Whether something stands behind a time of day that is not UTC: DuckDB passes over it."""
+    found = _ZONED.fullmatch(text)
+    return found is not None and not _UTC.fullmatch(found[1])
 
 
 def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> DatabaseError:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from contextlib import suppress
 from itertools import pairwise
 
-from muntin.errors import SelectError
+from muntin.errors import BadArgument, SelectError
 from muntin.select.check import words
 from muntin.select.database import DatabaseError
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import CheckedStatement
 from muntin.select.syntax import MARK
+from muntin.times import datetime_of, instant_us
 
 _LIMITS = {
     "timeout": "ask for less: a shorter window, fewer rows, a join on keys",
@@ -48,6 +50,12 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     if error.kind in _LIMITS:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
+    if error.kind == "zone":
+        remedy = "write it in UTC"
+        with suppress(BadArgument):
+            remedy += f": '{datetime_of(instant_us(str(error))).replace(tzinfo=None)}'"
+        message = "the zone of this time would be passed over"
+        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, "value")
     if error.kind == "text":
         kind = str(error).rpartition(" ")[2]
         remedy = _READ_AS.get(kind, "write the constant without quotes")
