@@ -242,6 +242,24 @@ def test_ranks_have_the_types_that_were_written(session: Session, written: list[
     assert [row[0] for row in result.rows] == [float(text) for text in written]
 
 
+def test_a_key_that_joined_later_has_its_type_where_it_has_no_row() -> None:
+    """Also where the newest pane was there before it."""
+    ledger = temporary()
+
+    def spec(*keys: str) -> Pipeline:
+        summaries = {"m": {"keys": list(keys), "indicators": ["i"]}}
+        return Pipeline.of({"name": "p", "time": "time", "pane": "1 s", "summaries": summaries})
+
+    ingest = Ingest(spec("num"), ledger, query_id="q")
+    ingest.take(0, gather([_events(20)]))
+    ingest.reconfigure(spec("num", "at"))
+    ingest.take(1, gather([_events(10)]))
+    ingest.close()
+    for window in (NOTHING, "FOR LAST '1 s'"):
+        text = f"SELECT at + INTERVAL 1 DAY FROM m(at) {window} AS a JOIN m(at) {window} AS b "
+        assert Session(ledger).sql(f"{text} USING (at)").rows == []
+
+
 def test_a_ledger_that_holds_nothing_yet() -> None:
     """What the pipeline file says is known; a key of no known type compares with anything."""
     ledger = temporary()

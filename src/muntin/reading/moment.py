@@ -95,9 +95,7 @@ class LedgerMoment:
             # `Sequences` has the others
             lambda made: 0 if layout.spec.sequential else memory_of_entry(made.summary),
         )
-        like = None
-        if not layout.spec.sequential:
-            like = lambda: self._pieces.newest(layout, keys)  # noqa: E731
+        like = None if layout.spec.sequential else partial(self._pieces.examples, layout, keys)
         # time passes while the version stays, and what is read later is read of this moment
         return replace(found, stale=self.stale(known), like=like)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from muntin.select.catalog import KeyNames, Part
 CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
 KEPT_SECONDS = 600.0
+_EXAMPLES_MAX = 16  # pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +198,25 @@ class Pieces:
                 since[part] = int(whole.slices[np.flatnonzero(events)[-1]] + 1) * length
         return {part: at for part, at in since.items() if at != newest}
 
-    def newest(self, layout: Layout, keys: KeyNames | None = None) -> Segment:
-        """The newest slice that is stored; where nothing is, one event without any value.
+    def examples(self, layout: Layout, keys: KeyNames | None = None) -> Iterator[Segment]:
+        """What is stored, the newest first, each as one slice: it tells what types answers have.
 
-        It tells what types answers have.
+        The newest slice, then some pieces: a key that joined later is not in all of them. Where
+        nothing is stored, one event without any value.
         """
-        for length in (layout.pane, *layout.rungs):
+        lengths = (layout.pane, *layout.rungs)
+        for length in lengths:
             bounds = self.view.bounds(layout.name, length)
             if bounds is not None:
                 parts = self.segments(layout, length, bounds[1] - length, bounds[1], keys)
-                return merge(parts)
-        columns = layout.spec.columns()
-        batch = pa.record_batch({name: pa.nulls(1) for name in columns})
-        return layout.spec.segment(batch, np.zeros(1, np.int64))
+                yield merge(parts)
+                break
+        else:
+            batch = pa.record_batch({name: pa.nulls(1) for name in layout.spec.columns()})
+            yield layout.spec.segment(batch, np.zeros(1, np.int64))
+        pieces = chain.from_iterable(reversed(self.of_length(layout, each)) for each in lengths)
+        for piece in islice(pieces, _EXAMPLES_MAX):
+            yield merge(self.read([piece], keys), WHOLE)
 
 
 def _of_shard(pieces: list[Piece], shard: int | None) -> list[Piece]:

@@ -5,7 +5,7 @@ All times are int64 microseconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -138,8 +138,8 @@ class Loaded:
     `bounds`: for an approximate one: what is known about its error, e.g. {"relative": 0.01}.
     `uncounted`: what of it has not counted every event of the window.
     `token`: the same token means the same content; None means that it must not be cached.
-    `like`: the newest summary that is stored, or a new one: for the types of columns of which this
-      one holds nothing. To be called while the moment is open.
+    `like`: others that are stored, the newest first, or a new one: for the types of columns of
+      which this one holds nothing. To be called, and read, while the moment is open.
     """
 
     summary: Any
@@ -155,7 +155,7 @@ class Loaded:
     uncounted: Mapping[Part, Uncounted]
     notes: tuple[Note, ...]
     token: Hashable
-    like: Callable[[], Any] | None = field(compare=False)
+    like: Callable[[], Iterable[Any]] | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Hashable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -46,9 +47,11 @@ def table_of(
         return typed(_rows(bound, summary, info, narrow), _numbers(bound, info)), False
     if not has_untyped(table):
         return table, True
-    other = loaded.like() if loaded.like is not None else None
-    if other is not None:
-        table = typed(table, _rows(bound, other, info))
+    for other in loaded.like() if loaded.like is not None else ():
+        with suppress(SummaryOverflow):  # of other events
+            table = typed(table, _rows(bound, other, info))
+        if not has_untyped(table):
+            break
     return typed(table, _numbers(bound, info)), False
 
 
