@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from muntin.arrow import read_only
@@ -22,7 +20,7 @@ from muntin.summaries.kernels.hash_table import (
 ROWS_MAX = (1 << 31) - 2  # numbers are int32, and a slot keeps number + 1 in 32 bits
 _OFFSET_MAX = (1 << 31) - 1
 _ROOM_MIN = 64  # a small pane fits without growing
-_SAMPLE = 2048  # events that tell how many values there will be
+_SAMPLE = 2048  # events that tell whether there will be many values
 _STEP = 32
 _SLOTS_PER_VALUE = 2  # at most half full, so that a search ends within a line or two
 
@@ -40,21 +38,15 @@ def _grown(old: np.ndarray, size: int) -> np.ndarray:
 
 
 def _expected(before: int, used: int, events: int, total: int) -> int:
-    """Distinct values to expect after all of a batch, of `used` that there are after some events.
+    """Distinct values to make room for, of `used` that there are after some events of a batch.
 
-    The repetitions so far tell how many values there are, were they equally frequent, and so how
-    many distinct ones the batch will hold. Where that is far off, memory is wasted: so a step is
-    at most the `_STEP`-fold.
+    While many events bring new values, each event that is left may. Where they do not, memory is
+    wasted, but sparse slots are found sooner: so a step is at most the `_STEP`-fold.
     """
     new = used - before
     if events < _SAMPLE or new < _SAMPLE // 2:
         return 2 * used + 1 if new > 0.8 * events and total - events > 2 * used else used
-    x = 1e-6  # events per value: new / events = (1 - exp(-x)) / x
-    for _ in range(20):
-        x = max(1e-6, -math.log1p(-min(0.999999, x * new / events)))
-    values = events / x if new < events else math.inf
-    expected = total if values > 1e3 * total else -values * math.expm1(-total / values)
-    return min(before + int(1.02 * expected), _STEP * used, used + total - events)
+    return min(_STEP * used, used + total - events)
 
 
 class IntegerIndex:
@@ -75,9 +67,7 @@ class IntegerIndex:
         return self.known.nbytes + self.slots.nbytes + self.state.nbytes
 
     def _reserve(self, values: int) -> None:
-        """Reserve memory for so many distinct values in all."""
-        if values <= len(self.known):
-            return
+        """Reserve memory for so many distinct values in all, more than there was."""
         self.known = _grown(self.known, _capacity_for(values))
         used = len(self)
         self.slots = aligned_zeros(len(self.known) * _SLOTS_PER_VALUE, np.uint64)
