@@ -22,9 +22,6 @@ class Ragged:
     starts: np.ndarray
     items: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
     @property
     def nbytes(self) -> int:
         return self.starts.nbytes + self.items.nbytes
@@ -128,8 +125,6 @@ def between(column: Column, first: int, last: int) -> Column:
 
 def concat(columns: Sequence[Column], rows: Sequence[int]) -> Column:
     """One column of several; `rows` of each."""
-    if len(columns) == 1:
-        return columns[0]
     there = [column for column in columns if column is not None]
     if not there:
         return None
