@@ -207,6 +207,8 @@ def test_kafka_needs_servers_a_topic_and_columns_of_its_value(check):
     assert code == 1
     assert "source.maxOffsetsPerTrigger: '0' is no whole number above 0" in told
     assert "topic" not in told
+    _, told = check(kafka.replace("subscribe: x}", "subscribe: x, subscribePattern: 'x.*'}"))
+    assert "source: subscribe and subscribePattern each name topics: keep one of them" in told
     value = "subscribe: x, value: {schema: 'time timestamp, area int'}}"
     code, told = check(kafka.replace("subscribe: x}", value).replace("[topic]", "[aera]"))
     assert code == 1

@@ -82,8 +82,11 @@ def _wrong_format(source: SourceSpec) -> Iterator[str]:
         ways = ("subscribe", "subscribepattern", "assign")
         if "kafka.bootstrap.servers" not in source.options:
             yield "source: kafka.bootstrap.servers is missing: write for example localhost:9092"
-        if {name.lower() for name in source.options}.isdisjoint(ways):
+        given = [name for name in source.options if name.lower() in ways]
+        if not given:
             yield "source: the topic is missing: write for example subscribe: orders"
+        elif len(given) > 1:
+            yield f"source: {' and '.join(given)} each name topics: keep one of them"
         for name, value in source.options.items():
             is_json = value.lstrip().startswith("{")
             words = ("earliest", "latest")
