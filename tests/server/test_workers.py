@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from muntin.errors import LedgerError
 from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
@@ -120,6 +122,22 @@ def test_a_ledger_that_is_not_there_yet(tmp_path, caplog):
     assert _asked(near)["kind"] == "answer"
     near.close()
     assert not caplog.records
+
+
+def test_who_asks_while_a_store_is_away_waits_for_it_once(monkeypatch):
+    """A second wait would be beyond a statement's time, and its end told as the statement's."""
+    near, far = socket.socketpair()
+    tries = []
+
+    def away(*_, **__):
+        tries.append(select.select([far], [], [], PATIENCE_SECONDS)[0])
+        raise LedgerError("it is away")
+
+    monkeypatch.setattr("muntin.server.worker.open_ledger", away)
+    threading.Thread(target=_serve, args=(far, {"ledger": "", "limits": {}}), daemon=True).start()
+    assert _asked(near)["message"] == "it is away"
+    near.close()
+    assert tries == [[far]]
 
 
 def _serve(connection, settings):

@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -118,8 +119,12 @@ class Worker:
         self._connection = connection
         self._settings = settings
         self._answering: Answering | None = None
-        with contextlib.suppress(MuntinError):  # else whoever asks hears it
+        try:
             self._opened()
+        except MuntinError as error:  # a store that is away: to wait for it twice takes too long
+            if select.select([connection], [], [], 0)[0]:
+                self._asked()
+                self._refuse(error)
 
     def _opened(self) -> Answering:
         if self._answering is None:
@@ -131,8 +136,11 @@ class Worker:
 
     def serve(self) -> None:
         while True:
-            (size,) = LENGTH.unpack(_exactly(self._connection, LENGTH.size))
-            self._answer(Asked(**json.loads(_exactly(self._connection, size))))
+            self._answer(self._asked())
+
+    def _asked(self) -> Asked:
+        (size,) = LENGTH.unpack(_exactly(self._connection, LENGTH.size))
+        return Asked(**json.loads(_exactly(self._connection, size)))
 
     def _answer(self, asked: Asked) -> None:
         try:
@@ -140,13 +148,16 @@ class Worker:
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("cannot answer %s", asked)
-            self._send({"kind": "error", **error_data(error)})
+            self._refuse(error)
             return
         with out:
             size = out.seek(0, os.SEEK_END)
             out.seek(0)
             head = {"kind": "answer", "size": size, "file": size > INLINE_BYTES}
             self._send(head, out)
+
+    def _refuse(self, error: Exception) -> None:
+        self._send({"kind": "error", **error_data(error)})
 
     def _send(self, head: dict[str, Any], out: IO[bytes] | None = None) -> None:
         data = json.dumps(head).encode()
