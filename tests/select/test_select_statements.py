@@ -179,11 +179,13 @@ PLAIN = [
     "SELECT driver IS NULL, driver IS DISTINCT FROM 'd1', NOT (time > 20), (area, 1) = (1, 1), "
     "time <> 7 FROM cells ORDER BY time",
     "SELECT 7 // 2, 7 % 4, -7 // 2, 2 ^ 10, 1e3, .5, 7 / 2, 0.1 + 0.2",
+    "SELECT 'aİb' ILIKE '%a%i%b%', 'aſb' ILIKE '%a%s%b%', 'aΣb' ILIKE '%a%ς%b%', "
+    "'aΣ' ILIKE '%a_%', 'É.b' NOT ILIKE 'é%.%', 'SSß' ILIKE '%s%ß%'",
 ]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.text("aB%_!\n.", max_size=6), st.text("aB%_!\n.", max_size=6))
+@given(st.text("aBİſ%_!\n.", max_size=6), st.text("aBİs%_!\n.", max_size=6))
 def test_patterns_with_escape_as_in_duckdb(value: str, pattern: str) -> None:
     """As Spark, jOOQ and SQLAlchemy write what holds a text."""
     said = f"'{pattern[:2]}' || '{pattern[2:]}' ESCAPE '!'"

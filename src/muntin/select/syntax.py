@@ -105,14 +105,21 @@ def constant_text(node: exp.Expr) -> str | None:
 
 
 def matching(like: exp.Expr, sign: str = "") -> exp.Expr:
-    """LIKE or ILIKE of a constant as a regular expression; `sign` takes a meaning away."""
+    """LIKE or ILIKE of a constant as a regular expression; `sign` takes a meaning away.
+
+    ILIKE compares lower cases, letter by letter: a regular expression that ignores the case takes
+    others for one.
+    """
+    subject, pattern = like.this, like.expression.name
+    if isinstance(like, exp.ILike):
+        subject = exp.Anonymous(this="lower", expressions=[subject])
+        pattern, sign = ("".join(c.lower()[0] for c in text) for text in (pattern, sign))
     either = f"{re.escape(sign)}(.)|(.)" if sign else "()(.)"
     expression = "".join(
         re.escape(kept) if kept else {"%": ".*", "_": "."}.get(found) or re.escape(found)
-        for kept, found in re.findall(either, like.expression.name, re.DOTALL)
+        for kept, found in re.findall(either, pattern, re.DOTALL)
     )
-    options = "s" if isinstance(like, exp.Like) else "si"
-    arguments = [like.this, exp.Literal.string(expression), exp.Literal.string(options)]
+    arguments = [subject, exp.Literal.string(expression), exp.Literal.string("s")]
     match = exp.Anonymous(this="regexp_full_match", expressions=arguments)
     return exp.Paren(this=exp.Not(this=match)) if like.args.get("negate") else match
 
