@@ -179,6 +179,9 @@ PLAIN = [
     "SELECT driver IS NULL, driver IS DISTINCT FROM 'd1', NOT (time > 20), (area, 1) = (1, 1), "
     "time <> 7 FROM cells ORDER BY time",
     "SELECT 7 // 2, 7 % 4, -7 // 2, 2 ^ 10, 1e3, .5, 7 / 2, 0.1 + 0.2",
+    "SELECT a.over, over + 1 FROM (SELECT 1 AS over) AS a WHERE over = 1 ORDER BY over",
+    "SELECT a.limit, a.union AS distinct, a.from, 2 AS offset FROM (SELECT 1 AS limit, "
+    "2 AS union, 3 AS from) AS a WHERE a.limit = 1",
     "SELECT 'aİb' ILIKE '%a%i%b%', 'aſb' ILIKE '%a%s%b%', 'aΣb' ILIKE '%a%ς%b%', "
     "'aΣ' ILIKE '%a_%', 'É.b' NOT ILIKE 'é%.%', 'SSß' ILIKE '%s%ß%'",
 ]

@@ -13,7 +13,7 @@ from functools import partial
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.select.catalog import WindowAsked
-from muntin.select.item_parser import ItemParser, is_vector
+from muntin.select.item_parser import ItemParser, is_name, is_vector
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import FromItem, VectorItem, placeholder
@@ -66,6 +66,9 @@ class Extraction:
             token = self.tokens[at]
             kind = token.token_type
             level = levels[-1]
+            if is_name(self.tokens, at):
+                at = self._plain(at)
+                continue
             if level.query and kind in _CLAUSES and not self._is_distinct_from(at):
                 self._check_order(token, level)
             if kind is TokenType.L_PAREN:

@@ -36,6 +36,12 @@ def is_vector(tokens: Sequence[Token], at: int) -> bool:
     return after[:1] == [TokenType.NUMBER] or after == [TokenType.L_PAREN, TokenType.NUMBER]
 
 
+def is_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a word is a name, whichever it is: behind AS and behind a point."""
+    behind = at > 0 and tokens[at - 1].token_type in (TokenType.ALIAS, TokenType.DOT)
+    return behind and tokens[at].text.isidentifier()
+
+
 class ItemParser:
     """Reads items from the tokens; each method returns what it read and the index after it."""
 

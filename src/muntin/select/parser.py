@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
 from muntin.select.from_items import Extraction
+from muntin.select.item_parser import is_name
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import DIALECT, Statement, constant_text, matching, must_be_quoted
@@ -54,6 +55,7 @@ _CLOSING = {TokenType.R_PAREN, TokenType.END}
 _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
+_OVER = [TokenType.R_PAREN, TokenType.OVER]
 _LISTS = (
     TokenType.SELECT, TokenType.DISTINCT, TokenType.GROUP_BY, TokenType.ORDER_BY,
     TokenType.PARTITION_BY, TokenType.L_PAREN, TokenType.COMMA,
@@ -207,11 +209,16 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
         message = f"the statement has more than {limits.tokens} words and signs"
         place = Span(tokens[limits.tokens].start, 0)
         raise problem_at(text, place, message, ASK_LESS, "limit")
-    if tokens[-1].token_type in (TokenType.OVER, TokenType.OFFSET):
+    kinds = [
+        TokenType.VAR if is_name(tokens, at) else token.token_type
+        for at, token in enumerate(tokens)
+    ]
+    if kinds[-1] is TokenType.OFFSET or kinds[-2:] == _OVER:
         raise problem_at(text, tokens[-1], f"nothing follows {_shown(text, tokens[-1])}")
-    for before, after in itertools.pairwise(tokens):
-        pair = before.token_type, after.token_type
-        if pair in _NEVER or (pair[0] is TokenType.OVER and pair[1] is not TokenType.L_PAREN):
+    for at, (before, after) in enumerate(itertools.pairwise(tokens), start=1):
+        # elsewhere "over" is a name
+        lacks = kinds[max(at - 2, 0) : at] == _OVER and kinds[at] is not TokenType.L_PAREN
+        if lacks or (kinds[at - 1], kinds[at]) in _NEVER:
             message = f"{_shown(text, after)} does not follow {_shown(text, before)}"
             raise problem_at(text, after, message, "something is missing between them")
     for number, word in itertools.pairwise(tokens):
