@@ -165,6 +165,29 @@ def test_totals_are_those_of_the_events(rows, of_keys, whole):
             assert session.sql(text).rows == [[whole]]
 
 
+@pytest.mark.parametrize(
+    ("select", "answer"),
+    [
+        ("sum(i) AS i FROM m(k) FOR ALL GROUP BY k < 'c' ORDER BY i", [0.02, 0.3]),
+        ("i FROM m(k) FOR ALL WHERE i = 0.1 OR i > 1000000 ORDER BY i", [0.1, 1000000.01]),
+        ("1.5 * i AS i FROM m(k) FOR ALL WHERE k = 'a'", [0.15]),
+        ("i / 4 AS i FROM m(k) FOR ALL WHERE k = 'a'", [0.025]),
+        ("median(total) AS i FROM (SELECT i AS total FROM m(k) FOR ALL WHERE k != 'd')", [0.2]),
+        ("median(t) AS i FROM (SELECT i + 0.01 AS t FROM m(k) FOR ALL WHERE k < 'c')", [0.16]),
+        (
+            "quantile_cont(t, 0.25) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k < 'c')",
+            [0.125],
+        ),
+    ],
+)
+def test_statements_reckon_with_decimals(select, answer):
+    amounts = {"a": "0.10", "b": "0.20", "c": "1000000.01", "d": "-999999.99"}
+    rows = [(key, Decimal(amount)) for key, amount in amounts.items()]
+    with run(spec(), [[numbers(*rows)]]) as ingest:
+        found = Session(ingest.ledger).sql(f"SELECT {select}")
+        assert found.to_arrow()["i"].to_pylist() == answer
+
+
 def test_totals_beyond_float64_are_an_error():
     with run(spec(), [[numbers(("a", 1e308), ("b", 1e308), ("c", 1.0))]]) as ingest:
         session = Session(ingest.ledger)

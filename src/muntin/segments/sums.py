@@ -59,7 +59,7 @@ class Totals:
         The indicators that are wanted: None: all.
     wide : bool
         Integers of which one is beyond int64 come as decimal128(38, 0), rather than null with
-        `overflow`.
+        `overflow`; decimals as decimal128(38, DIGITS), rather than the nearest floats.
     """
 
     names: frozenset[str] | None = None
@@ -245,7 +245,9 @@ class Sums(OfIndicators):
             scale = scale_of(kind)
             if scale is not None:
                 beyond = numbers(table.states[f"{name}.beyond"])
-                columns[name] = floats_of_decimals(_wide(total, beyond, absent, scale))
+                decimals = _wide(total, beyond, absent, scale)
+                wide = isinstance(question, Totals) and question.wide
+                columns[name] = decimals if wide else floats_of_decimals(decimals)
                 continue
             if kind == "int64":
                 beyond = numbers(table.states[f"{name}.beyond"])

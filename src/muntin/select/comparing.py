@@ -18,6 +18,7 @@ from muntin.select.check import words
 from muntin.select.columns import Origin, origin_of
 from muntin.select.places import NOWHERE, span_of, starts_of
 from muntin.select.syntax import DIALECT
+from muntin.select.values import is_wide
 
 _PAIRS = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ,
@@ -184,9 +185,9 @@ def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:
     found = pa.null() if schema is None else value_type(schema.field(kind.name).type)
     if is_text(found):
         return _TEXT
-    if pa.types.is_integer(found) or pa.types.is_decimal(found):  # wide integers
+    if pa.types.is_integer(found) or is_wide(found):
         return _INTEGER
-    if pa.types.is_floating(found):
+    if pa.types.is_floating(found) or pa.types.is_decimal(found):
         return _NUMBER
     if pa.types.is_boolean(found):
         return _TRUTH

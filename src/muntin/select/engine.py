@@ -36,7 +36,7 @@ from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted
 from muntin.select.tables import TableCache, shape_of, table_of
-from muntin.select.values import conformed, plain_table
+from muntin.select.values import conformed, floats, is_wide, plain_table
 from muntin.select.window_clause import show_window
 from muntin.times import instant_text, now_us
 
@@ -150,7 +150,7 @@ class Engine:
                 moment = _moment(now) if plan.clock else None
                 table = self._run(plan, reading.items, moment)
                 kinds = [kind for read in known for kind in read.table.schema.types]
-                wide = wide and any(map(pa.types.is_decimal, kinds))
+                wide = wide and any(map(is_wide, kinds))
                 table = plain_table(table, plan.columns, wide=wide)
         except DatabaseError as error:
             raise converted(error, plan) from None
@@ -174,6 +174,8 @@ class Engine:
         tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
             tables = [narrowed(tables[0], plan.narrowing)]
+        if plan.floats:
+            tables = [pa.table([*map(floats, t.columns)], t.column_names) for t in tables]
 
         def sql(*names: str) -> str:
             known = map(_source, names, tables)
@@ -265,7 +267,7 @@ class Engine:
 
 def _source(name: str, table: pa.Table) -> str:
     """A table in SQL. Wide integers become DuckDB's: it divides a decimal by // as a float."""
-    wide = [quoted(field.name) for field in table.schema if pa.types.is_decimal(field.type)]
+    wide = [quoted(field.name) for field in table.schema if is_wide(field.type)]
     if not wide:
         return quoted(name)
     replaced = ", ".join(f"CAST({column} AS HUGEINT) AS {column}" for column in wide)

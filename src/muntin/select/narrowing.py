@@ -25,6 +25,7 @@ from sqlglot import exp
 from muntin.arrow import is_text, pc
 from muntin.select.bind import Bound
 from muntin.select.limits import Limits
+from muntin.select.values import floats
 
 TABLE_ROWS_MIN = 16_384  # of fewer, DuckDB is as fast
 TOP_ROWS_MAX = 1_000
@@ -324,7 +325,7 @@ def answered(
     table = rows
     if table.num_rows > limits.result_rows or table.nbytes > limits.result_bytes:
         return None
-    arrays = [_as_text(table.column(name)) for name in sources]
+    arrays = [floats(_as_text(table.column(name))) for name in sources]
     if any(array.type not in _SAME for array in arrays):
         return None
     return pa.Table.from_arrays(arrays, names=list(columns))

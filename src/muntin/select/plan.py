@@ -53,6 +53,8 @@ class CheckedStatement:
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
     compared: tuple[Comparison, ...]
+    floats: bool
+    """It does with decimals what DuckDB does right with floats alone."""
     limits: Limits
     rows: pa.Table | None = None
     """Of one that lists what there is."""
@@ -109,7 +111,7 @@ class Planner:
             return None
         columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), "", False, None, None, names, (), self._limits, rows
+            text, columns, (), (), (), "", False, None, None, names, (), False, self._limits, rows
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
@@ -130,7 +132,7 @@ class Planner:
         tree, items = resolved.tree, resolved.items
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree)
-        compared = comparisons(tree, text)
+        compared, needs_floats = comparisons(tree, text), _needs_floats(tree)
         items = summed(tree, items)
         try:
             sql, clock = render(tree)  # last: it changes the tree
@@ -148,6 +150,7 @@ class Planner:
             clock,
             *about,
             compared,
+            needs_floats,
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
@@ -179,6 +182,14 @@ class Planner:
             except SelectError:
                 return None
         return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)
+
+
+_ON_FLOATS = frozenset(("median", "quantile", "quantile_cont"))
+
+
+def _needs_floats(tree: exp.Expr) -> bool:
+    """DuckDB rounds what lies between two decimals to a decimal."""
+    return any(str(node.this).lower() in _ON_FLOATS for node in tree.find_all(exp.Anonymous))
 
 
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import is_sound
+from muntin.arrow import floats_of_decimals, is_sound
 from muntin.errors import SelectError
 from muntin.times import datetime_of, instant_text, instant_us
 
@@ -39,10 +39,7 @@ def plain_table(table: pa.Table, names: Sequence[str], *, wide: bool = False) ->
 def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_decimal(kind):
-        if kind.scale > 0:
-            # By way of text: Arrow's own cast is off by a unit in the last place (0.3).
-            return column.cast(pa.string()).cast(pa.float64())
-        return _whole(column, name, wide)
+        return _whole(column, name, wide) if is_wide(kind) else floats(column)
     if pa.types.is_timestamp(kind):
         return _within_years(column.cast(pa.timestamp("us", "UTC")), pa.int64(), _YEARS_US, name)
     if pa.types.is_date32(kind):
@@ -63,6 +60,18 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
 _DAY_US = 86_400_000_000
 _YEARS_US = (instant_us("0001-01-01"), instant_us("9999-12-31T23:59:59.999999"))
 _YEARS_DAYS = (_YEARS_US[0] // _DAY_US, _YEARS_US[1] // _DAY_US)
+
+
+def is_wide(kind: pa.DataType) -> bool:
+    """A type of integers beyond int64."""
+    return pa.types.is_decimal(kind) and kind.scale <= 0
+
+
+def floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals with digits after the point as the nearest floats; any other column as it is."""
+    if not pa.types.is_decimal(column.type) or is_wide(column.type):
+        return column
+    return pa.chunked_array([floats_of_decimals(column.combine_chunks())])
 
 
 def _whole(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
