@@ -138,6 +138,16 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
     ]
 
 
+def test_a_clock_that_is_set_back_holds_up_no_alert():
+    """One with `on: update` is asked of now: what began in the future begins now."""
+    alert = alerting().queries["busy"].alert
+    step = _Step(alerting(), json.loads(json.dumps(EMPTY)), 0)
+    for at in (100_000, 200, 320):
+        step.take("busy", alert, [{"driver": "a"}], at * SECOND, at * SECOND)
+    (change,) = step.state["changes"]
+    assert change["since"] == "1970-01-01T00:03:20Z"
+
+
 def test_conditions_beyond_the_limit_are_counted():
     spec = alerting({"when": "true", "by": "driver"})
     step = _Step(spec, json.loads(json.dumps(EMPTY)), 0)

@@ -282,7 +282,7 @@ class _Step:
                 active[key] = {"since": start, "fired": None, "by": by}
             one = active[key]
             if one["fired"] is None:
-                if hole:
+                if hole or one["since"] > end:  # or the clock was set back
                     one["since"] = start
                 if end - one["since"] >= spec.for_:
                     one["fired"] = end
