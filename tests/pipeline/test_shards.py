@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import cutting, maintenance
@@ -75,6 +75,7 @@ def cut_early(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     shards=st.sampled_from([2, 16, 1024]),
     late=st.booleans(),
 )
+@example(rows=1, seed=0, micro=[], parts=[], shards=2, late=False)  # most shards have no row
 @settings(
     max_examples=5,
     deadline=None,

@@ -216,7 +216,9 @@ class Pieces:
             yield layout.spec.segment(batch, np.zeros(1, np.int64))
         pieces = chain.from_iterable(reversed(self.of_length(layout, each)) for each in lengths)
         for piece in islice(pieces, _EXAMPLES_MAX):
-            yield merge(self.read([piece], keys), WHOLE)
+            (segment,) = self.read([piece], keys)
+            if segment.tables:  # else its shard has no rows, and tells how many events there are
+                yield merge([segment], WHOLE)
 
 
 def _of_shard(pieces: list[Piece], shard: int | None) -> list[Piece]:
