@@ -154,6 +154,8 @@ def test_a_column_keeps_its_type():
         (pa.array([np.float16(0.5), None], pa.float16()), "float64", 0.5),
         (pa.array([decimal.Decimal("0.25"), decimal.Decimal("1")]), "decimal(2)", 1.25),
         (pa.array([decimal.Decimal("0.1"), decimal.Decimal("0.2")] * 3), "decimal(1)", 0.9),
+        (pa.array([decimal.Decimal(3), None], pa.decimal128(10, 0)), "int64", 3),
+        (pa.array([decimal.Decimal(1200)], pa.decimal128(3, -2)), "float64", 1200.0),
         (pa.array([decimal.Decimal("0.25")], pa.decimal128(19, 2)), "float64", 0.25),
         (pa.array([1, 2, 1]).dictionary_encode(), "int64", 4),
         (pa.array([None, None]), None, None),

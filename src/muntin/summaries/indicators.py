@@ -22,7 +22,7 @@ IndicatorType = Literal["int64", "float64"]
 SumType = str
 """That, or of decimals "decimal(2)": whole numbers of so many digits behind the point."""
 DIGITS_MAX = 18  # decimals of more are no int64, and are summed as floats
-_DECIMALS = re.compile(r"decimal\((\d|1[0-8])\)")
+_DECIMALS = re.compile(r"decimal\(([1-9]|1[0-8])\)")
 INT64_MAX = (1 << 63) - 1
 
 
@@ -65,8 +65,8 @@ def indicator_values(name: str, array: pa.Array, asked: SumType | None) -> Indic
         array = array.cast(pa.uint8())
         kind = array.type
     if pa.types.is_decimal(kind) and asked != "float64" and kind.precision <= DIGITS_MAX:
-        found = f"decimal({kind.scale})"
-        if scale_of(found) is not None and asked in (None, found):
+        found = f"decimal({kind.scale})" if kind.scale else "int64"
+        if kind.scale >= 0 and asked in (None, found):
             return _decimals(array, found, nulls)
     if pa.types.is_integer(kind) and (asked is None or scale_of(asked) is None):
         if nulls and kind == pa.int64() and asked != "float64":
