@@ -181,7 +181,7 @@ class Sums(OfIndicators):
             for name, column in states.items()
         }
         for name, kind in self.indicators:
-            if _dtype(kind) == "int64" and kind:  # the least is its own negative: 2^64 too low
+            if kind not in ("float64", None):  # the least is its own negative: 2^64 too low
                 low, beyond = numbers(out[f"{name}.sum"]), numbers(out[f"{name}.beyond"])
                 least = (low == INT64_MIN).astype(np.int64)
                 out[f"{name}.beyond"] = present(least + beyond if len(beyond) else least)
