@@ -17,7 +17,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from muntin.errors import MuntinError, SelectError
-from muntin.select.check import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
+from muntin.select.allowed import AGGREGATES, FUNCTIONS, NUMBERS, TIME, WINDOW_FUNCTIONS
 from muntin.select.engine import Engine
 from muntin.select.result import Result
 from muntin.server.answering import json_pieces

@@ -9,8 +9,8 @@ import pytest
 from select_catalogs import MemoryCatalog
 
 from muntin.errors import SelectError
+from muntin.select.allowed import FUNCTIONS
 from muntin.select.catalog import TREND_COLUMNS, WINDOW_COLUMNS, QueryInfo, SummaryInfo
-from muntin.select.check import FUNCTIONS
 from muntin.select.engine import Engine
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.limits import Limits

@@ -11,8 +11,8 @@ from select_catalogs import MemoryCatalog, segment_of
 
 from muntin.errors import SelectError
 from muntin.segments.ranked import QuantilesAt, RanksOf
+from muntin.select.allowed import FUNCTIONS
 from muntin.select.catalog import SummaryInfo
-from muntin.select.check import FUNCTIONS
 from muntin.select.engine import Engine
 from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.summaries.hyper_calm import HyperCalm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muntin.errors import SelectError
-from muntin.select.check import AGGREGATES, NOT_OVER
+from muntin.select.allowed import AGGREGATES, NOT_OVER
 from muntin.select.engine import Engine
 
 SPREAD = ("avg", "median", "mode", "stddev", "var_pop", "var_samp", "skewness", "kurtosis")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from muntin.arrow import is_text, value_type
-from muntin.select.check import words
+from muntin.select.allowed import words
 from muntin.select.columns import Origin, origin_of
 from muntin.select.places import NOWHERE, span_of, starts_of
 from muntin.select.syntax import DIALECT

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from muntin.errors import BadArgument, SelectError
-from muntin.select.check import words
+from muntin.select.allowed import words
 from muntin.select.database import DatabaseError
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import CheckedStatement

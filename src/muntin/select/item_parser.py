@@ -10,8 +10,8 @@ from dataclasses import replace
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
+from muntin.select.allowed import words
 from muntin.select.catalog import WindowAsked
-from muntin.select.check import words
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem

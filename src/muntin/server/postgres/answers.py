@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.errors import MuntinError, SelectError, how_many
-from muntin.select.check import words
+from muntin.select.allowed import words
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns

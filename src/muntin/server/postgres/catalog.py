@@ -15,7 +15,7 @@ from sqlglot import exp, parse
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 from muntin.errors import SelectError, did_you_mean
-from muntin.select.check import words
+from muntin.select.allowed import words
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
 from muntin.select.result import Result
