@@ -5,9 +5,13 @@ Beside `test_dashboard.py`, whose tests are slow, what every change of the page 
 
 from __future__ import annotations
 
+import re
+from random import Random
+
 import pytest
 
 from muntin.ledger.temporary import temporary
+from muntin.select.result_text import cell
 from muntin.server.serving import Server
 from muntin.spark import ingest
 from tests.pipeline.support import pipeline
@@ -135,4 +139,17 @@ def test_times_and_amounts_beyond_the_usual(page, watched):
     said = """async () => { const { duration, number, short } = await import("/static/dom.js");
         return [duration(1123200e6), short(1e300), number(-1e300), short(2e12)] }"""
     assert page.evaluate(said) == ["1 week 6 days", "1e+300", "-1.0e+300", "2T"]
+    page.goto("about:blank")
+
+
+def test_a_table_shows_a_number_as_the_command_line_does(page, watched):
+    page.goto(watched.url)
+    random = Random(1)
+    values = [238_337.18, 0.1 + 0.2, 1e-4, 1e-15, 1.5e15 + 0.5, 2.0**53, -1e300, 0.0, -12.5]
+    values += [random.uniform(-1, 1) * 10 ** random.randint(-30, 8) for _ in range(500)]
+    shown = """async (values) => { const { table } = await import("/static/dom.js");
+        const made = table(["x"], values.map((v) => [v]), ["double"]);
+        return [...made.querySelectorAll("td")].map((cell) => cell.textContent) }"""
+    found = [re.sub(r"(?<=e-)(?=\d$)", "0", text) for text in page.evaluate(shown, values)]
+    assert found == [cell(value) for value in values]
     page.goto("about:blank")

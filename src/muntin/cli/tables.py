@@ -24,7 +24,7 @@ ROWS_SHOWN_MAX = 1_000
 
 def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
     """The first rows as a table for a terminal; numbers to the right."""
-    import pyarrow as pa
+    import pyarrow.types as pt
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -33,7 +33,8 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
 
     shown_table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in table.schema:
-        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        kind = field.type
+        number = any(is_one(kind) for is_one in (pt.is_integer, pt.is_floating, pt.is_decimal))
         shown_table.add_column(field.name, justify="right" if number else "left")
     for row in _rows(table.slice(0, rows_max)):
         # as it is: neither markup nor control characters of the data do anything

@@ -192,6 +192,8 @@ def text_column(column: pa.ChunkedArray) -> list[Any]:
     pandas, PostgreSQL and DuckDB read as well."""
     if pa.types.is_duration(column.type):
         return [None if value is None else duration_said(value) for value in column.to_pylist()]
+    if pa.types.is_float32(column.type):  # 0.1, not 0.10000000149011612
+        column = column.cast(pa.string()).cast(pa.float64())
     return json_column(column)
 
 

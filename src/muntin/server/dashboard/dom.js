@@ -34,6 +34,13 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: rest });
 }
 
+// A value of a table: 15 digits of a float, as `cell` of select/result_text.py.
+function exactly(value) {
+  if (typeof value !== "number" || Number.isSafeInteger(value)) return number(value);
+  const near = Number(value.toPrecision(15)), size = Math.abs(near);
+  return size < 1e-4 || size >= 1e15 ? near.toExponential() : near.toLocaleString("en", { maximumSignificantDigits: 15 });
+}
+
 // For a chart, which rounds.
 export const amount = (value) => typeof value === "bigint" ? Number(value) : value;
 
@@ -86,7 +93,7 @@ export function table(columns, rows, types = []) {
   const cell = (tag, value, i) => make(tag, { class: right[i] ? "number" : "" }, value);
   const head = make("tr", {}, ...columns.map((name, i) => cell("th", name, i)));
   const body = rows.map((row) => make("tr", {}, ...row.map((v, i) =>
-    cell("td", v == null ? "" : right[i] ? number(v, 3) : String(v), i))));
+    cell("td", v == null ? "" : right[i] ? exactly(v) : String(v), i))));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
