@@ -177,6 +177,25 @@ def test_how_decimals_are_summed_exactly_is_told(init):
     assert "float64; exact is a field such as TRY_CAST(`paid` AS DECIMAL(18, 2))" in said
 
 
+@pytest.mark.parametrize(
+    ("written", "field"),
+    [
+        ("{:.2f}", "TRY_CAST(`paid` AS DECIMAL(18, 2))"),
+        ("${:,.2f}", "TRY_CAST(regexp_replace(`paid`, '[^0-9.-]', '') AS DECIMAL(18, 2))"),
+        ("{}", None),  # 0.5 and 0.75: how many digits others have is not known
+        ("{:05.0f}", None),  # may be a code
+    ],
+)
+def test_amounts_in_text_are_decimals(init, written, field):
+    lines = [
+        {"at": t, "k": "ab"[n % 2], "paid": written.format(n * 97 / 4)}
+        for n, t in enumerate(MINUTES)
+    ]
+    found, _ = init("d.json", "\n".join(map(json.dumps, lines)))
+    assert found.fields.get("paid") == field
+    assert ("paid" in found.summaries["d"].indicators) == bool(field)
+
+
 @pytest.mark.parametrize(("written", "escape"), [('a\\"b', "\\"), ('a""b', None)])
 def test_quotes_within_quotes_are_read_as_they_were_written(init, written, escape):
     rows = [f'{MINUTES[n]},"{written}",{n % 50}' for n in range(200)]

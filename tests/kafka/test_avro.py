@@ -6,6 +6,7 @@ import io
 import json
 import struct
 from datetime import UTC, date, datetime
+from decimal import Context, Decimal
 
 import fastavro
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.arrow import is_sound
 from muntin.errors import SourceError, SpecError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
 from muntin.spec import SourceSpec
@@ -153,6 +155,45 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
         0: "column 't': 4611686018427387904 is not a time",
         1: "column 't': -9223372036854775808 is not a time",
     }
+
+
+@given(
+    st.lists(st.none() | st.integers(-(10**21), 10**21) | st.binary(max_size=20), max_size=20),
+    st.sampled_from([(4, 2), (18, 2), (38, 5)]),
+    st.integers(3, 17),
+)
+def test_decimals_are_exact_or_malformed(given, digits, size):
+    """Whole numbers of the last digit in as few bytes as hold them, other bytes, and both as
+    `fixed` where they have its size."""
+    precision, scale = digits
+    about = {"logicalType": "decimal", "precision": precision, "scale": scale}
+    kinds = [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": size}]
+    fields = [{"name": f"d{at}", "type": ["null", kind | about]} for at, kind in enumerate(kinds)]
+    values, expected = [], []
+    for one in given:
+        raw = one
+        if isinstance(one, int):
+            raw = one.to_bytes(one.bit_length() // 8 + 1, "big", signed=True)
+        if raw is None:
+            values.append(b"\0\0")
+            expected.append((None, None))
+            continue
+        number = int.from_bytes(raw, "big", signed=True)
+        good = 1 <= len(raw) <= 16 and abs(number) < 10**precision
+        of_size = len(raw) == size
+        values.append(b"\2" + bytes([2 * len(raw)]) + raw + (b"\2" + raw if of_size else b"\0"))
+        exact = Decimal(number).scaleb(-scale, Context(40))
+        expected.append((exact, exact if of_size else None) if good else None)
+    schema = {"type": "record", "name": "R", "fields": fields}
+    found = AvroValues(avro_fields(json.dumps(schema))).parse(pa.array(values, pa.binary()))
+    assert [str(c.type) for c in found.columns] == [f"decimal128({precision}, {scale})"] * 2
+    assert all(is_sound(column) for column in found.columns)
+    rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
+    assert rows == [one or (None, None) for one in expected]
+    assert found.malformed == dict.fromkeys(
+        (row for row, one in enumerate(expected) if one is None),
+        f"column 'd0': no number of at most {precision} digits",
+    )
 
 
 @pytest.mark.parametrize(

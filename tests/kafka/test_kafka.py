@@ -8,6 +8,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,41 @@ def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path):
     assert {(r.detail, r.place) for _, r in by_spark.ledger.rejected("fields")} == {
         (r.detail, r.place) for r in kept.values()
     }
+
+
+def test_decimals_are_summed_exactly_in_batches_and_at_once(broker, tmp_path):
+    """As a type of the schema, and as a field makes them of text."""
+    cents = [(-1) ** i * (10**15 // (i + 1) + i) for i in range(400)]
+    written = [f"{'-' * (c < 0)}{abs(c) // 100}.{abs(c) % 100:02d}" for c in cents]
+    records = [
+        f'{{"time": "2026-01-01T00:00:01Z", "area": {i % 7}, "number": {w}, "text": "{w}"}}'
+        for i, w in enumerate(written)
+    ]
+    records = [record.encode() for record in records]
+    records.append(b'{"time": "2026-01-01T00:00:01Z", "area": 1, "number": 0.125, "text": "x"}')
+    sent = produce(records, "amounts", {"bootstrap.servers": broker.servers}).sent
+    made = spec_of("streamed", broker, tmp_path)
+    made["source"]["options"] |= {"subscribe": "amounts", "maxOffsetsPerTrigger": "150"}
+    ddl = "time timestamp, area int, number decimal(18, 2), text string"
+    made["source"]["value"]["schema"] = ddl
+    sums = {area: sum(cents[area::7]) for area in range(7)}
+    for fields in ({}, {"text": "TRY_CAST(text AS DECIMAL(18, 2))"}):
+        made |= {"fields": fields, "name": f"sums{len(fields)}"}
+        made["summaries"]["orders"]["indicators"] = ["number", *fields]
+        streamed = run(made | {"ledger": f"sqlite:///{tmp_path}/stream{len(fields)}.db"})
+        at_once = muntin.summarize(
+            None, made | {"ledger": f"sqlite:///{tmp_path}/{len(fields)}.db"}
+        )
+        for each in (streamed, at_once):
+            assert (each.progress.read, each.progress.rejected) == (sent, 1)
+            found = each.sql("SELECT area, (number * 100)::BIGINT FROM orders(area) FOR ALL")
+            assert found.exact
+            assert dict(found.rows) == sums
+            total = each.sql("SELECT sum(number)::VARCHAR FROM orders(area) FOR ALL").rows
+            assert Decimal(total[0][0]) == Decimal(sum(cents)) / 100
+            if fields:
+                of_text = each.sql("SELECT sum(text)::VARCHAR FROM orders(area) FOR ALL")
+                assert of_text.rows == total
 
 
 def secured(broker: SecureBroker, folder: Path, way: str) -> dict:

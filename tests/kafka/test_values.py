@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, date, datetime
-from typing import Any
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
@@ -17,9 +20,18 @@ from muntin.spark.values import JsonValues, value_schema
 
 SCHEMA = value_schema(
     "time timestamp, day date, area int, order bigint, fare double, tip float, name string, "
-    "paid boolean"
+    "paid boolean, cost decimal(18, 2), rate decimal(4,4)"
 )
 VALUES = JsonValues(SCHEMA)
+
+
+class Written(float):
+    """A number that knows its text."""
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
 
 
 def oracle(value: bytes | None) -> dict[str, Any] | None:
@@ -27,7 +39,7 @@ def oracle(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        found = json.loads(value.decode())
+        found = json.loads(value.decode(), parse_float=Written)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -63,6 +75,17 @@ def of_type(kind: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise TypeError
         return value
+    if kind.startswith("decimal"):
+        if isinstance(value, bool) or not isinstance(value, int | Written | str):
+            raise TypeError
+        text = str(value) if isinstance(value, int) else getattr(value, "text", value)
+        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", text, re.ASCII):
+            raise ValueError
+        precision, scale = map(int, re.findall(r"\d+", kind)[1:])
+        units = Fraction(text) * 10**scale
+        if units.denominator > 1 or abs(units) >= 10**precision:
+            raise ValueError
+        return Decimal(int(units)).scaleb(-scale)
     if not isinstance(value, str):
         raise TypeError
     value.encode()
@@ -88,6 +111,7 @@ scalars = (
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
+    | st.from_regex(r"-?\d{1,17}\.?\d{0,3}(e-?\d)?", fullmatch=True, alphabet="-.0123456789e")
     | st.floats(width=32)
     | st.floats(allow_nan=False)
     | st.text(max_size=5)
@@ -111,6 +135,7 @@ good = st.fixed_dictionaries(
         "tip": st.floats(allow_nan=False, allow_infinity=False, width=32),
         "name": st.none() | st.text(),
         "paid": st.booleans(),
+        "cost": st.decimals(-(10**16), 10**16, places=2).map(str) | st.integers(-1000, 1000),
         "more": anything,
     },
 )
@@ -130,6 +155,11 @@ broken = st.sampled_from(
         b"{" * 4000 + b"}", b'{"area":01}',
         b'{"name":"a\nb"}', b"{'area':1}", b'{"area":1,}', b'{"a":{}\n,"b":{}}', b'{"name":"\\x"}',
         b'{"area":+1}', b'{"fare":.5}', b'{"fare":1.}', b'{"fare":-0}', b'{"area":-0}', b'{"":1}',
+        b'{"cost":1234567890123456.78}', b'{"cost":12345678901234567.8}', b'{"cost":1.234}',
+        b'{"cost":1.50}',
+        b'{"cost":1e15}', b'{"cost":1e16}', b'{"cost":NaN}', b'{"cost":"1.5"}', b'{"rate":1}',
+        b'{"cost":"x"}', b'{"cost":" 1"}', b'{"cost":150e-2}', b'{"cost":"0.10"}{"area":1}',
+        b'{"cost":"\\ud800"}', b'{"cost":true}', b'{"cost":-0.0}', b'{"rate":0.12340}',
         b'{"more":-Infinity}', b'{"fare":Infinity}', b'{"more":"\\ud800"}', b'{"ar\\u0065a":7}',
     ]
 )  # fmt: skip
@@ -162,6 +192,8 @@ def test_a_record_does_not_depend_on_its_neighbours(values: list[bytes | None]) 
         (b"[1, 2]", "[1, 2] is not a JSON object"),
         (b'{"name":"\xff"}', "byte 9 is not UTF-8"),
         (b'{"fare":NaN}', "column 'fare': NaN is not double"),
+        (b'{"cost":0.125}', "column 'cost': 0.125 is not decimal(18,2)"),
+        (b'{"cost":"1,5"}', "column 'cost': \"1,5\" is not decimal(18,2)"),
     ],
 )
 def test_a_malformed_record_says_why(record: bytes | None, why: str) -> None:

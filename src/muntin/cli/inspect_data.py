@@ -290,12 +290,19 @@ def _number_in_text(column: pa.ChunkedArray) -> tuple[str, np.ndarray] | None:
     others = {text for text in texts.unique().to_pylist() if not re.fullmatch(form, text)}
     share = NONE_SHARE_MAX if len(others) <= WORDS_FOR_NONE_MAX else BAD_SHARE_MAX
     bad = len(texts) - counts[form]
-    if bad > share * len(texts) or counts[_PLAIN] == len(texts):
+    mark = "," if "translate" in _NUMBERS[form] else "."
+    scales = (
+        scale
+        for scale in range(2, SCALE_MAX + 1)
+        if count(texts, rf"[^{mark}]{{0,12}}[{mark}]\d{{{scale}}}\D*") == counts[form]
+    )
+    scale = next(scales, 0)  # as many in each, as amounts have: 1.5 may be a float
+    if bad > share * len(texts) or (counts[_PLAIN] == len(texts) and not scale):
         return None
     whole = form == _PLAIN and count(texts, r"\s*[+-]?\d{1,18}\s*") == counts[form]
+    kind = f"DECIMAL({DIGITS_MAX}, {scale})" if scale else "BIGINT" if whole else "DOUBLE"
     others_at = pc.fill_null(pc.is_in(column, pa.array(others, pa.string())), False)
-    cast = f"TRY_CAST({_NUMBERS[form]} AS {'BIGINT' if whole else 'DOUBLE'})"
-    return cast, others_at.to_numpy()
+    return f"TRY_CAST({_NUMBERS[form]} AS {kind})", others_at.to_numpy()
 
 
 def _is_number(kind: str) -> bool:

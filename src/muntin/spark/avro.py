@@ -1,9 +1,9 @@
 """Avro records in bulk: bytes in, columns out, and a reason for each record that is malformed.
 
 A record's schema is flat: null, boolean, int, long, float, double, string, bytes, enum and fixed,
-each alone or in a union with null, with the logical types of dates and times. A value may begin
-with the five bytes of a schema registry. A record counts if it ends where its bytes do; source:
-Apache Avro 1.12, "Binary Encoding".
+each alone or in a union with null, with the logical types of dates, times and decimals. A value may
+begin with the five bytes of a schema registry. A record counts if it ends where its bytes do;
+source: Apache Avro 1.12, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
         symbols = tuple(about["symbols"])
         return AvroField(name, kernels.ENUM, len(symbols), null, pa.string(), symbols=symbols)
     if what == "fixed" and type(about.get("size")) is int and 0 <= about["size"] < 1 << 31:
-        return AvroField(name, kernels.FIXED, about["size"], null, pa.binary())
+        return AvroField(name, kernels.FIXED, about["size"], null, _decimal(about) or pa.binary())
     if not isinstance(what, str) or what not in _KINDS:
         nested = "; what is nested is for Spark: leave value out, and take from_avro in fields"
         raise SourceError(
@@ -142,9 +143,19 @@ def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
         arrow = _TIME
     elif logical == "date" and what == "int":
         arrow, factor, divisor = pa.date32(), 1, 1
+    elif what == "bytes":
+        arrow = _decimal(about) or arrow
     else:
         factor = divisor = 1
     return AvroField(name, number, size, null, arrow, factor, divisor)
+
+
+def _decimal(about: Mapping[str, Any]) -> pa.DataType | None:
+    """The decimal that bytes are; None where they are none, or of more digits than Arrow has."""
+    precision, scale = about.get("precision"), about.get("scale", 0)
+    if about.get("logicalType") != "decimal" or not type(precision) is type(scale) is int:
+        return None
+    return pa.decimal128(precision, scale) if 0 <= scale <= precision in range(1, 39) else None
 
 
 def _is_texts(given: Any) -> bool:
@@ -221,6 +232,8 @@ class AvroValues:
         if field.symbols:
             places = pa.array(numbers.astype(np.int32), pa.int32(), mask=absent)
             return pc.take(pa.array(field.symbols, pa.string()), places), {}
+        if pa.types.is_decimal(kind):
+            return _decimals(numbers, np.where(there, lengths, 1), absent, data, kind)
         if field.kind in (kernels.TEXT, kernels.FIXED):
             return _texts(numbers, np.where(there, lengths, 0), absent, data, kind)
         if field.kind == kernels.BOOLEAN:
@@ -254,6 +267,28 @@ class AvroValues:
             kernels.LENGTH: "a length below 0",
         }
         return f"column '{self._fields[field].name}': {problems[why]}"
+
+
+def _decimals(
+    starts: np.ndarray, lengths: np.ndarray, absent: np.ndarray, data: np.ndarray, kind: pa.DataType
+) -> tuple[pa.Array, dict[int, str]]:
+    """Whole numbers of the last digit, their highest byte first, as decimals; and which rows have
+    none, or more digits than the schema says."""
+    data = data if len(data) else np.zeros(1, np.uint8)
+    last = len(data) - 1
+    above = np.where(data[np.clip(starts, 0, last)] < 128, 0, 255).astype(np.uint8)
+    wide = np.empty((len(starts), 16), np.uint8)
+    for at in range(16):
+        byte = data[np.clip(starts + lengths - 1 - at, 0, last)]
+        wide[:, at] = np.where(at < lengths, byte, above)
+    numbers = pa.Array.from_buffers(pa.decimal128(38), len(wide), [None, pa.py_buffer(wide)])
+    most = Decimal("9" * kind.precision)
+    fits = pc.and_(pc.greater_equal(numbers, -most), pc.less_equal(numbers, most))
+    bad = ~(fits.to_numpy(zero_copy_only=False) & (lengths >= 1) & (lengths <= 16))
+    wrong = np.flatnonzero(bad & ~absent).tolist()
+    present = pc.invert(pa.array(bad | absent)).buffers()[1]
+    found = pa.Array.from_buffers(kind, len(wide), [present, pa.py_buffer(wide)])
+    return found, dict.fromkeys(wrong, f"no number of at most {kind.precision} digits")
 
 
 def _texts(

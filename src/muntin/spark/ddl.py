@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from muntin.errors import SourceError, closest
+from muntin.summaries.indicators import DIGITS_MAX
 
 UNKNOWN = pa.null()
 """A type that is Spark's to know, such as a struct: nothing is said against it."""
@@ -14,9 +15,15 @@ _ARROW = {
     "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
 }  # fmt: skip
 TYPES = tuple(name.lower() for name in _ARROW if name != "VARCHAR")
-SPELLED = {_ARROW[name.upper()]: name for name in TYPES}
-SPELLED |= {pa.binary(): "binary", pa.null(): "void"}
-"""As Spark calls the types of columns that are read here."""
+_SPELLED = {_ARROW[name.upper()]: name for name in TYPES}
+_SPELLED |= {pa.binary(): "binary", pa.null(): "void"}
+
+
+def spelled(kind: pa.DataType) -> str:
+    """As Spark calls the type of a column that is read here."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SPELLED[kind]
 
 
 def in_backticks(name: str) -> str:
@@ -45,8 +52,12 @@ def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:
         kind = column.args.get("kind") if isinstance(column, exp.ColumnDef) else None
         if kind is None:
             raise _wrong(ddl, entry, f"column '{column.name}' has no type")
-        name = re.sub(r"\(.*", "", kind.sql("spark").upper())
-        columns[column.name] = _ARROW.get(name, UNKNOWN)
+        text = kind.sql("spark").upper()
+        columns[column.name] = _ARROW.get(re.sub(r"\(.*", "", text), UNKNOWN)
+        if decimal := re.fullmatch(r"DECIMAL(?:\((\d+)(?:, (\d+))?\))?", text):
+            precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
+            if scale <= precision <= DIGITS_MAX:
+                columns[column.name] = pa.decimal128(precision, scale)
     if not columns:
         raise _wrong(ddl, entry, "it has no columns")
     return columns

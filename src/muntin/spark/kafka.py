@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from muntin.errors import SourceError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
-from muntin.spark.ddl import SPELLED, declared, in_backticks
+from muntin.spark.ddl import declared, in_backticks, spelled
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, reader_of_files
 from muntin.spark.session import is_classic
@@ -368,7 +368,7 @@ def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | Avro
 
 def _spelled(schema: pa.Schema) -> str:
     """The columns of a value as Spark's DDL, quoted."""
-    return ", ".join(f"{in_backticks(f.name)} {SPELLED[f.type]}" for f in schema)
+    return ", ".join(f"{in_backticks(f.name)} {spelled(f.type)}" for f in schema)
 
 
 def _with_places(df: DataFrame, others: list[str]) -> DataFrame:

@@ -17,16 +17,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from muntin.arrow import pc
+from muntin.arrow import is_sound, pc
 from muntin.errors import SourceError
-from muntin.spark.ddl import SPELLED, TYPES, UNKNOWN, declared
+from muntin.spark.ddl import TYPES, UNKNOWN, declared, spelled
 from muntin.spark.event_time import ABSENT, event_times
+from muntin.summaries.indicators import DIGITS_MAX
 
 BLOCK_BYTES = 8 << 20  # joined at once; Arrow parses it as one block
 SINGLE_UP_TO = 8  # records that are tried one by one rather than halved further
@@ -61,8 +62,9 @@ def value_schema(ddl: str) -> pa.Schema:
     for name, kind in columns.items():
         if kind == UNKNOWN:
             raise SourceError(
-                f"{entry}: column '{name}': a value's column is one of {', '.join(TYPES)}; what "
-                "is nested is for Spark: leave value out, and take it from_json in fields"
+                f"{entry}: column '{name}': a value's column is one of {', '.join(TYPES)}, or a "
+                f"decimal of at most {DIGITS_MAX} digits, such as decimal(18, 2); what is nested "
+                "is for Spark: leave value out, and take it from_json in fields"
             )
     return pa.schema(list(columns.items()))
 
@@ -137,7 +139,10 @@ class JsonValues:
             table = pj.read_json(pa.BufferReader(joined), reading, self._options)
         except pa.ArrowInvalid:
             return None
-        return table.to_batches() if table.num_rows == len(values) else None
+        decimals = (c for c in table.itercolumns() if pa.types.is_decimal(c.type))
+        if table.num_rows != len(values) or not all(map(is_sound, decimals)):
+            return None  # Arrow adds zeros after the point and does not count digits again
+        return table.to_batches()
 
     def _why(self, value: bytes | None) -> str:
         try:
@@ -213,7 +218,7 @@ def _finished(raw: pa.Array, kind: pa.DataType) -> tuple[pa.Array, np.ndarray | 
 
 def _object(value: bytes) -> Mapping[str, Any]:
     try:
-        record = json.loads(value.decode("utf-8"))
+        record = json.loads(value.decode("utf-8"), parse_float=_Written)
     except UnicodeDecodeError as problem:
         raise MalformedError(f"byte {problem.start} is not UTF-8") from None
     except RecursionError:
@@ -237,10 +242,12 @@ def _checked(name: str, kind: pa.DataType, value: Any) -> Any:
         good = isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
     elif pa.types.is_floating(kind):
         good, value = _as_float(kind, value)
+    elif pa.types.is_decimal(kind):
+        good, value = _as_decimal(kind, value)
     else:
         good = isinstance(value, str) and _is_text(value)
     if not good:
-        called = "text" if _raw_type(kind) == pa.string() else SPELLED[kind]
+        called = "text" if _raw_type(kind) == pa.string() else spelled(kind)
         raise MalformedError(f"column '{name}': {_shown(value)} is not {called}")
     return value
 
@@ -255,6 +262,30 @@ def _as_float(kind: pa.DataType, value: Any) -> tuple[bool, Any]:
     with np.errstate(over="ignore"):
         finite = math.isfinite(number if kind == pa.float64() else float(np.float32(number)))
     return finite, number if finite else value
+
+
+class _Written(float):
+    """A number of JSON with a point or an exponent, and how it was written."""
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
+def _as_decimal(kind: pa.DataType, value: Any) -> tuple[bool, Any]:
+    """From a number, or text of one, with all of its digits."""
+    text = value.text if isinstance(value, _Written) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        text = str(value)
+    if not isinstance(text, str) or not _is_text(text):
+        return False, value
+    try:
+        return True, pa.scalar(text).cast(kind).as_py()
+    except pa.ArrowInvalid:
+        return False, value
 
 
 def _is_text(value: str) -> bool:
