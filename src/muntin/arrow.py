@@ -15,6 +15,8 @@ from muntin.errors import BadArgument
 pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
 
 
+UNSIGNED_OF_SPARK = pa.decimal128(20, 0)
+"""As which Spark reads unsigned integers of 64 bits."""
 _TEXT = frozenset((pa.string(), pa.large_string(), pa.string_view()))
 _BINARY = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
 

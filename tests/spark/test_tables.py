@@ -255,6 +255,24 @@ def test_ranks_beyond_int64_are_ranked_or_have_no_rank():
             assert found.bounds["s"]["unranked"] == (kind == "int64")
 
 
+@pytest.mark.filterwarnings("ignore:1 of 3 records were rejected")
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal128(20, 0)], ids=str)
+def test_sums_of_unsigned_integers_are_the_same_as_spark_has_them(kind):
+    numbers = pa.array([2**53 + 1, 2**63, 2], pa.uint64()).cast(kind)
+    table = pa.table(
+        {"time": TIMES, "k": ["a", "b", "c"], "x": numbers, "f": numbers, "i": numbers}
+    )
+    entry = {"keys": ["k"], "indicators": {"x": None, "f": "float64", "i": "int64"}}
+    for more, exact in ({}, True), ({"sketch": {}}, False):
+        with muntin.summarize(table, SPEC | {"summaries": {"s": entry | more}}) as session:
+            (_, record), *others = session.ledger.rejected("flights")
+            assert not others
+            assert f"'{2**63}' is beyond int64" in record.detail
+            found = session.sql("SELECT sum(x), sum(i), sum(f) FROM s(k) FOR ALL")
+            assert found.rows == [[2**53 + 3, 2**53 + 3, 2.0**53 + 2]]
+            assert found.exact == exact
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int8(), pa.string())], ids=str)
 def test_items_that_would_be_joined_to_the_same_are_rejected(kind):
     times = [time + dt.timedelta(hours=n) for n in range(9) for time in TIMES[:1] * 4]

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from muntin import storage
+from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.cli.sample import UNREAD, is_unread
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.select.syntax import text_literal
@@ -199,7 +200,7 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
                 raise SourceError(
                     f"source.path: {file}: column '{field.name}' is {field.type}: {NO_SUCH_COLUMN}"
                 )
-    of_spark = {pa.uint64(): pa.decimal128(20, 0)}  # the others can be used for less as they are
+    of_spark = {pa.uint64(): UNSIGNED_OF_SPARK}  # the others can be used for less as they are
     return Seen(declared or {f.name: of_spark.get(f.type, f.type) for f in schema}, times)
 
 

@@ -40,17 +40,17 @@ def refused_values(
             if mask is not None:
                 yield name, mask, "is not UTF-8 text"
         elif pa.types.is_uint64(inner) and name not in floats:
-            mask = _beyond(decoded(column), -1, INT64_MAX)
+            mask = beyond(decoded(column), -1, INT64_MAX)
             if mask is not None:
                 yield name, mask, "is beyond int64"
         elif pa.types.is_timestamp(inner) and inner.unit in _PER_US:
             most = INT64_MAX // _PER_US[inner.unit]
-            mask = _beyond(decoded(column).view(pa.int64()), -most, most)
+            mask = beyond(decoded(column).view(pa.int64()), -most, most)
             if mask is not None:
                 yield name, mask, "is beyond the times that microseconds can tell"
         elif pa.types.is_date64(inner):
             numbers = decoded(column).view(pa.int64())
-            mask = _beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
+            mask = beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
             if mask is not None:
                 yield name, mask, "is beyond the dates that can be written"
 
@@ -74,10 +74,10 @@ def below_zero(column: Any) -> np.ndarray | None:
     """Rows of a column of numbers that are below 0; None where there are none."""
     if pa.types.is_null(column.type) or pa.types.is_boolean(column.type):
         return None
-    return _beyond(decoded(column), 0, None)
+    return beyond(decoded(column), 0, None)
 
 
-def _beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
+def beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
     """Rows outside of [least, most]."""
     if len(numbers) == numbers.null_count:
         return None

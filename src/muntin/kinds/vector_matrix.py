@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.kinds.base import (
     STORED,
     Part,
@@ -21,7 +22,7 @@ from muntin.kinds.base import (
     distinct,
 )
 from muntin.kinds.columns import check_keys, check_number
-from muntin.kinds.values import Refused, below_zero
+from muntin.kinds.values import INT64_MAX, Refused, below_zero, beyond
 from muntin.segments.algebra import Algebra
 from muntin.segments.columns import lists
 from muntin.segments.sketched import SketchedSums
@@ -135,7 +136,8 @@ class VectorMatrixSpec(SegmentSpec):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         for name, kind in self.indicators.items():
-            check_number(name, types[name], "indicator", whole=kind == "int64")
+            found = pa.int64() if types[name] == UNSIGNED_OF_SPARK else types[name]
+            check_number(name, found, "indicator", whole=kind == "int64")
         check_keys((column for key in self.keys for column in key), types)
 
     def float_columns(self) -> Sequence[str]:
@@ -143,6 +145,10 @@ class VectorMatrixSpec(SegmentSpec):
 
     def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         yield from super().refused(batch)
+        for name in self._unsigned(batch):
+            mask = beyond(batch.column(name), -INT64_MAX, INT64_MAX)
+            if mask is not None:
+                yield name, mask, "is beyond int64"
         for name in self.indicators if self.sketch is not None else ():
             column = batch.column(name)
             mask = below_zero(column)
@@ -158,7 +164,14 @@ class VectorMatrixSpec(SegmentSpec):
         return sorted(self.keys)
 
     def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(name) for name in self.indicators]
+        whole = self._unsigned(batch)
+        columns = ((name, batch.column(name)) for name in self.indicators)
+        return [column.cast(pa.int64()) if name in whole else column for name, column in columns]
+
+    def _unsigned(self, batch: pa.RecordBatch) -> list[str]:
+        """Indicators that Spark has made decimals, and whose sums are those of integers."""
+        whole = [name for name, kind in self.indicators.items() if kind != "float64"]
+        return [name for name in whole if batch.column(name).type == UNSIGNED_OF_SPARK]
 
     def asked(self) -> dict[str, Any]:
         return {

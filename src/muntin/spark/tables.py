@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.errors import SourceError
 from muntin.spark.ingest import GatherRows
 from muntin.spark.partials import Plan, fold, merged
@@ -22,7 +23,7 @@ _FOR_SPARK = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
+    pa.uint64(): UNSIGNED_OF_SPARK,
     pa.date64(): pa.date32(),
     pa.float16(): pa.float32(),
 }
