@@ -149,7 +149,7 @@ def test_conservative_update_is_closer():
 
 
 def test_int32_cells_saturate_and_say_so():
-    sketch = CountMin(16, 3, cells="int32")
+    sketch = CountMin(128, 3, cells="int32")
     sketch.update(["a", "b"], [INT32_MAX - 1, 5])
     assert not sketch.saturated
     other = sketch.copy()
@@ -163,7 +163,7 @@ def test_int32_cells_saturate_and_say_so():
     assert CountMin.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
     other.merge(sketch)
     assert other.saturated
-    assert other.nbytes == 16 * 3 * 4
+    assert other.nbytes == 128 * 3 * 4
     careful = CountMin(16, 3, cells="int32", conservative=True)
     careful.update("a", 10**12)
     assert careful.saturated

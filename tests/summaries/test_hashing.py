@@ -17,11 +17,17 @@ from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 seeds = st.integers(0, 2**64 - 1)
 
 
-@given(st.lists(st.binary(max_size=200), max_size=20), seeds)
-def test_byte_strings(items, seed):
-    array = pa.array(items, pa.binary())
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(items) + 1]
-    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+@given(
+    st.lists(st.binary(max_size=40) | st.binary(max_size=200), max_size=20),
+    st.integers(1, 30),
+    st.integers(0, 40),
+    seeds,
+)
+def test_byte_strings(items, times, behind, seed):
+    """Blocks of them side by side, and those near the end of their data one by one."""
+    items = items * times
+    offsets = np.cumsum([0, *map(len, items)], dtype=np.int32)
+    data = np.frombuffer(b"".join(items) + b"\xff" * behind, np.uint8)
     out = np.empty(len(items), np.uint64)
     hash_strings(data, offsets, np.uint64(seed), out)
     assert [xxhash.xxh64_intdigest(item, seed) for item in items] == out.tolist()

@@ -1,7 +1,8 @@
 """Hot loops of Count-Min: cells[depth, width], one cell a row for each item.
 
-Two rows share one 64-bit word, which is a remix of the item's hash: row 2j takes the high half,
-row 2j + 1 the low half. A half h becomes the column (h * width) >> 32, which is uniform to
+Where the width is a power of two, and the hash has bits enough, each row's column is bits of it.
+Else two rows share one 64-bit word, which is a remix of the item's hash: row 2j takes the high
+half, row 2j + 1 the low half. A half h becomes the column (h * width) >> 32, which is uniform to
 within width / 2**32. All columns are below `width` by construction.
 """
 
@@ -37,7 +38,17 @@ def locate(hashes, width, columns):
     A pair of rows at a time, of all items: several at once. A column that is unsigned cannot be
     counted from the end, which would have to be asked of each.
     """
-    for row in range(0, columns.shape[0] - 1, 2):
+    depth = columns.shape[0] - 1
+    bits, mask = np.uint64(0), np.uint64(width - 1)
+    while mask >> bits:
+        bits += np.uint64(1)
+    if width == 1 << bits and depth * bits <= 64:
+        for row in range(depth):
+            own, shift = columns[row], bits * np.uint64(row)
+            for i in range(hashes.shape[0]):
+                own[i] = (hashes[i] >> shift) & mask
+        return
+    for row in range(0, depth, 2):
         upper, lower = columns[row], columns[row + 1]
         for i in range(hashes.shape[0]):
             word = remixed(hashes[i], row >> 1)
@@ -65,6 +76,22 @@ def least_of(cells, columns, i):
     return least
 
 
+@inlined()
+def add_five(cells, columns, weights, start, n):
+    """n items to five rows at once: a cell that many items in turn are added to, as those of the
+    most frequent one, waits for itself, and what is added to other rows need not."""
+    a, b, c, d, e = cells[0], cells[1], cells[2], cells[3], cells[4]
+    to_a, to_b, to_c, to_d, to_e = columns[0], columns[1], columns[2], columns[3], columns[4]
+    step = 0 if weights.shape[0] == 1 else 1
+    for i in range(n):
+        weight = weights[(start + i) * step]
+        a[to_a[i]] += weight
+        b[to_b[i]] += weight
+        c[to_c[i]] += weight
+        d[to_d[i]] += weight
+        e[to_e[i]] += weight
+
+
 @kernel()
 def add(cells, hashes, weights, limit, conservative):
     """Add each item to its cells. True if a cell was kept at `limit`.
@@ -90,7 +117,10 @@ def add(cells, hashes, weights, limit, conservative):
                     before = np.int64(cells[row, columns[row, i]])
                     cells[row, columns[row, i]] = max(before, goal)
             continue
-        for row in range(depth):  # not item by item: the cells of one row lie near each other
+        fives = depth // 5 * 5 if limit == LIMIT_MAX else 0
+        for row in range(0, fives, 5):
+            add_five(cells[row : row + 5], columns[row : row + 5], weights, start, some.shape[0])
+        for row in range(fives, depth):
             own, places = cells[row], columns[row]
             if limit == LIMIT_MAX:
                 for i in range(some.shape[0]):
