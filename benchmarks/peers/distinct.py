@@ -118,10 +118,8 @@ def peers() -> dict[str, Peer]:
     kinds = datasketches.tgt_hll_type
     union = joined(lambda: datasketches.hll_union(12))
     every = {
-        "Muntin HyperLogLog, 2^12": Peer(ours, counted, lambda s: len(s.to_bytes()), merged),
-        "Muntin HyperLogLog, not compressed": Peer(
-            ours, counted, lambda s: s.nbytes, merged, timed=False
-        ),
+        "Muntin, 2^12": Peer(ours, counted, lambda s: len(s.to_bytes()), merged),
+        "Muntin, not compressed": Peer(ours, counted, lambda s: s.nbytes, merged, timed=False),
         "DataSketches HLL_8, 2^12": Peer(
             lambda v: hll(v, kinds.HLL_8),
             lambda s: s.get_estimate(),
@@ -213,7 +211,7 @@ def measure(short: bool) -> Iterable[Table]:
         f"ExaLogLog ({sets.crate('exaloglog')}) takes whole columns, and all sketches to merge.",
     )
     every = peers()
-    mine = every["Muntin HyperLogLog, 2^12"]
+    mine = every["Muntin, 2^12"]
     speed.rows += [
         row_of(name, peer, mine, values, panes, repeats)
         for name, peer in every.items()

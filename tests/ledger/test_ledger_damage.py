@@ -141,10 +141,10 @@ def _everything(ledger):
 
 def test_a_newer_version_asks_to_upgrade(filled):
     with sqlite3.connect(filled) as connection:
-        connection.execute("PRAGMA user_version = 5")
+        connection.execute("PRAGMA user_version = 6")
     connection.close()
     before = filled.read_bytes()
-    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 5, .* up to 4: upgrade"):
+    with pytest.raises(LedgerError, match=r"x.db is a ledger of format 6, .* up to 5: upgrade"):
         SqliteLedger(filled)
     assert filled.read_bytes() == before
 

@@ -35,7 +35,7 @@ def check_name(name: object, what: str) -> str:
 
 
 Mode = Literal["continue", "error", "append", "overwrite"]
-FORMAT_VERSION = 4  # 2: closings are numbered; 3: pieces are segments; 4: payloads in files
+FORMAT_VERSION = 5  # 3: pieces are segments; 4: payloads in files; 5: distinct is UltraLogLog
 RAW_BYTES_MAX = 4096  # of a rejected record; the rest is cut
 REJECTED_KEPT_MAX = 100_000  # records of a pipeline; the oldest go, the count stays
 WAITING_COMMANDS_MAX = 1_000  # of a pipeline; then `ask` refuses

@@ -1,14 +1,13 @@
-"""`distinct`: HyperLogLog a row, as a list of registers in use while these are few.
+"""`distinct`: UltraLogLog a row, as a list of registers in use while these are few.
 
 =========== =================================================================================
-State       a row: `entries`, slot << 6 | value of the registers in use, ascending, or, from a
-            fifth of them on, `registers`, all; `nulls`, events without an item
-Error       as `Distinct`: standard error 1.04 / sqrt(2**lg_k); bounds at 99 %
+State       a row: `entries`, slot << 8 | register of those in use, ascending, or, from a fifth
+            of them on, `registers`, all; `nulls`, events without an item
+Error       as `Distinct`: standard error 0.76 / sqrt(2**lg_k); bounds at 99 %
 Merge       exact: the registers of all events
 Duplicates  harmless
 Source      see `muntin.summaries.distinct`
-Bytes       full registers are stored in some 3.3 bits each, of which 2.8 are their entropy. At
-            equal error UltraLogLog takes more, deflated ExaLogLog a little less (docs/evidence.md)
+Bytes       full registers are stored in some 4.2 bits each, of which 4 are their entropy
 Limits      no item can be taken back
 =========== =================================================================================
 """
@@ -33,6 +32,7 @@ from muntin.segments.table import Table
 from muntin.summaries.checks import integer_in
 from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
 from muntin.summaries.items import as_items, integers, text_buffers
+from muntin.summaries.kernels.distinct import ULTRA
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 
@@ -56,6 +56,8 @@ class DistinctItems(Algebra):
 
     kind: ClassVar[str] = "distinct"
     order_free: ClassVar[bool] = True
+    kept: ClassVar[np.uint8] = ULTRA
+    """Bits of registers that are known."""
 
     def __post_init__(self) -> None:
         integer_in("lg_k", self.lg_k, LG_K_MIN, LG_K_MAX)
@@ -101,8 +103,8 @@ class DistinctItems(Algebra):
         buffer = np.empty(len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1), np.int64)
         registers = np.empty(large * m, np.uint8)
         kernels.merge_distinct(
-            *flat, order, bounds, m, starts, buffer, register_starts, registers
-        )  # fmt: skip
+            *flat, order, bounds, m, self.kept, starts, buffer, register_starts, registers
+        )
         nulls = summed(states["nulls"], order, bounds)
         return _states(nulls, starts, buffer, register_starts, registers)
 
@@ -113,7 +115,7 @@ class DistinctItems(Algebra):
     def check(self, table: Table) -> None:
         check_nulls(table)
         row = kernels.check_distinct(
-            *_flat(table.states, len(table)), self.counts(table), 1 << self.lg_k
+            *_flat(table.states, len(table)), self.counts(table), 1 << self.lg_k, self.kept
         )
         if row >= 0:
             raise CorruptSummary(f"distinct: row {row} has registers that no items make")
@@ -121,9 +123,9 @@ class DistinctItems(Algebra):
     def answer(self, table: Table, question: Any = None) -> pa.Table:
         """`value`, `lower`, `upper` (float64) at `confidence` 0.99."""
         m = 1 << self.lg_k
-        value, used = np.empty(len(table)), np.empty(len(table), np.int64)
-        kernels.estimate_distinct(*_flat(table.states, len(table)), m, value, used)
-        value, lower, upper = interval(value, used, self.lg_k)
+        value, least = np.empty(len(table)), np.empty(len(table), np.int64)
+        kernels.estimate_distinct(*_flat(table.states, len(table)), m, self.kept, value, least)
+        value, lower, upper = interval(value, least, m, self.kept)
         return pa.table(
             {
                 "row": np.arange(len(table)),

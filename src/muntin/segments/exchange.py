@@ -22,7 +22,7 @@ from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra
 from muntin.segments.columns import Column, Ragged, frozen, lists, present, ragged
 from muntin.segments.distinct import DistinctItems
-from muntin.segments.kernels.distinct import ENTRY_BYTES, VALUE_BITS
+from muntin.segments.kernels.distinct import ENTRY_BYTES, REGISTER_BITS
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Table
 from muntin.segments.tail import TailQuantiles
@@ -109,8 +109,8 @@ def _of_distinct(algebra: DistinctItems, table: Table) -> Iterator[bytes]:
         if not len(registers):
             registers = np.zeros(1 << algebra.lg_k, np.uint8)
             used = _at(entries, row)
-            registers[used >> VALUE_BITS] = used & ((1 << VALUE_BITS) - 1)
-        yield datasketches_hll.write(registers)
+            registers[used >> REGISTER_BITS] = used & ((1 << REGISTER_BITS) - 1)
+        yield datasketches_hll.write(registers >> 2)
 
 
 def _column(table: Table, name: str, dtype: type = np.int64) -> Ragged:
@@ -147,7 +147,7 @@ def hll_registers(data: Any, lg_k: int) -> np.ndarray:
     CorruptSummary
         Other bytes, or another precision.
     """
-    registers = datasketches_hll.read(data)
+    registers = datasketches_hll.read(data) << 2
     if len(registers) != 1 << lg_k:
         raise CorruptSummary(f"HLL sketch: of lg_k {len(registers).bit_length() - 1}, not {lg_k}")
     return registers
@@ -178,7 +178,7 @@ def rows_of_hll(sketches: Sequence[np.ndarray]) -> dict[str, Column]:
     for registers in sketches:
         used = np.flatnonzero(registers)
         small = ENTRY_BYTES * len(used) < len(registers)
-        entries.append((used << VALUE_BITS) | registers[used] if small else used[:0])
+        entries.append((used << REGISTER_BITS) | registers[used] if small else used[:0])
         dense.append(registers[:0] if small else registers)
     return {
         "nulls": present(np.array([not registers.any() for registers in sketches], np.int64)),

@@ -24,6 +24,7 @@ from muntin.segments.nulls import counts_of
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Table
 from muntin.summaries.datasketches_kll import Parts
+from muntin.summaries.kernels.distinct import HYPER
 from muntin.summaries.level_stack import K_MIN
 
 UNKNOWN = np.iinfo(np.int64).max
@@ -70,6 +71,7 @@ class MergedDistinct(DistinctItems):
     """Different items of all that HLL sketches have seen. `fold` takes a column of their bytes."""
 
     kind: ClassVar[str] = "merged_distinct"
+    kept: ClassVar[np.uint8] = HYPER
 
     @property
     def read(self) -> Callable[[Any], Any]:

@@ -1,22 +1,29 @@
-"""Distinct counts: HyperLogLog, a few kilobytes for any number of items.
+"""Distinct counts: UltraLogLog, a few kilobytes for any number of items.
 
 =========== =================================================================================
-State       registers: uint8[2**lg_k], each 0 ... 63; number of events: int
-Error       the standard error of the estimate is 1.04 / sqrt(2**lg_k) of the truth (1.6 % at
-            lg_k = 12), less while there are fewer items than registers; bounds at 99 %
+State       registers: uint8[2**lg_k], each the highest value that came to it and whether the two
+            below it came as well; number of events: int
+Error       the standard error of the estimate is 0.76 / sqrt(2**lg_k) of the truth (1.2 % at
+            lg_k = 12), less while there are fewer items than registers; bounds at 99 %.
+            1.04 in place of 0.76 once a sketch of HyperLogLog was merged in
 Merge       with the same lg_k. Exact: the registers of the whole stream
 Duplicates  harmless: registers and answers stay as they are (`count`, of events, grows)
-Source      Flajolet et al., AofA 2007; estimator: Ertl, arXiv:1702.01284, algorithm 6
-            ("improved raw estimator": no tables, no switch-over, unbiased from 0 on)
+Source      Ertl, UltraLogLog, PVLDB 17(7), 2024; estimator: maximum likelihood (section 4.3),
+            without tables or a switch-over, unbiased from 0 on
 Limits      no item can be taken back. The hash has no secret: whoever can choose the items can
             inflate the count
 =========== =================================================================================
 
+**Why UltraLogLog.** Of as many registers of a byte it is 27 % more exact than HyperLogLog, and
+merges as fast. Its highest values are HyperLogLog's registers. Hash, seed and slots are those of
+Apache DataSketches, so that HLL sketches are exchanged with Spark's `hll_sketch_agg`, Java, C++
+and PostgreSQL: `to_datasketches` leaves out the two bits that those do not have, and what has
+taken in such a sketch (`from_datasketches`) goes on without them. (They skip empty strings; we
+count them.)
+
 **Why not the `datasketches` package.** It takes one item a call from Python (70 ns; here 3), and
 its reader accepts most damaged bytes. So hashing, registers, bytes and the estimate are ours, and
-nothing needs to be installed. The registers are the package's own: hash, seed and slots are those
-of Apache DataSketches, so that `to_datasketches` and `from_datasketches` exchange HLL_8 sketches
-with Spark's `hll_sketch_agg`, Java, C++ and PostgreSQL. (They skip empty strings; we count them.)
+nothing needs to be installed.
 """
 
 from __future__ import annotations
@@ -39,7 +46,6 @@ from muntin.summaries.kernels import distinct as kernels
 from muntin.summaries.reading import INT64_MAX, Body, Fields
 from muntin.summaries.weights import added
 
-BEYOND = 15  # the most that half a byte holds
 CONFIDENCE = 0.99
 _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 
@@ -70,6 +76,7 @@ class Distinct(Copied):
     def __init__(self, lg_k: int = 12) -> None:
         self.lg_k = integer_in("lg_k", lg_k, LG_K_MIN, LG_K_MAX)
         self._registers = np.zeros(1 << self.lg_k, np.uint8)
+        self._kept = kernels.ULTRA
         self._events = 0
 
     @property
@@ -109,9 +116,9 @@ class Distinct(Copied):
             array = as_items(items)
             events = len(array)
         if array.type in (pa.int64(), pa.uint64()):
-            kernels.add_integers(self._registers, integers(array))
+            kernels.add_integers(self._registers, self._kept, integers(array))
         else:
-            kernels.add_texts(self._registers, *text_buffers(array))
+            kernels.add_texts(self._registers, self._kept, *text_buffers(array))
         self._events += events
 
     def estimate(self) -> Estimate:
@@ -120,11 +127,11 @@ class Distinct(Copied):
         Returns
         -------
         Estimate
-            float64[1] each, at confidence 0.99. `lower` is never below the number of registers
-            in use, which is certain.
+            float64[1] each, at confidence 0.99. `lower` is never below the number of values
+            that registers have seen, which is certain.
         """
-        value, used = np.array([kernels.estimate_registers(self._registers)]).T
-        return Estimate(*interval(value, used, self.lg_k), CONFIDENCE)
+        value, least = np.array([kernels.estimate_registers(self._registers, self._kept)]).T
+        return Estimate(*interval(value, least, 1 << self.lg_k, self._kept), CONFIDENCE)
 
     def merge(self, other: Self) -> None:
         """Take in another summary of the same lg_k.
@@ -139,29 +146,22 @@ class Distinct(Copied):
         if type(other) is not type(self) or other.lg_k != self.lg_k:
             check_alike(self, other)  # two mappings, which take as long as the registers
         events = added(self._events, other._events, self.kind, "events")
-        np.maximum(self._registers, other._registers, out=self._registers)
+        self._kept &= other._kept
+        kernels.merge_registers(self._registers, self._kept, other._registers)
         self._events = events
 
     def copy(self) -> Self:
         """An independent copy."""
-        return self._of(self._registers.copy(), self._events)
+        return self._of(self._registers.copy(), self._kept, self._events)
 
     def to_bytes(self) -> bytes:
-        """The summary in Muntin's envelope: all registers, compressed, less than 3 bits each, and
-        some 170 bytes that describe it.
-
-        Two share a byte, of which zstd counts how often each comes: a code of whole bits for one
-        alone would lose a tenth. What is `BEYOND` or more above the least stands behind them all.
-        """
-        least = self._registers.min()
-        halves = np.minimum(self._registers - least, BEYOND)
-        rest = self._registers[halves == BEYOND]
+        """The summary in Muntin's envelope: all registers, compressed to some 4 bits each, and
+        some 170 bytes that describe it."""
         out = StreamWriter()
-        out.raw(np.concatenate((halves[::2] | halves[1::2] << 4, rest)))
+        out.raw(self._registers)
         used = int(np.count_nonzero(self._registers))
         described = self.parameters | {"events": self._events, "used": used}
-        described |= {"least": int(least), "beyond": len(rest)}
-        return seal(self.kind, described, *out.written())
+        return seal(self.kind, described | {"kept": int(self._kept)}, *out.written())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -177,50 +177,43 @@ class Distinct(Copied):
         lg_k = fields.integer("lg_k", LG_K_MIN, LG_K_MAX)
         used = fields.integer("used", 0, 1 << lg_k)
         events = fields.integer("events", used, INT64_MAX)
-        least = fields.integer("least", 0, kernels.VALUE_MAX)
-        beyond = fields.integer("beyond", 0, 1 << lg_k)
+        kept = np.uint8(fields.integer("kept", 0, int(kernels.ULTRA)))
         fields.done()
-        if events and not used:
-            raise CorruptSummary("distinct: events without a register in use")
+        if kept not in kernels.ERRORS or (events and not used):
+            raise CorruptSummary("distinct: its numbers contradict each other")
         body = Body(cls.kind, view)
         reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
-        pairs, rest = np.split(reader.raw((1 << lg_k >> 1) + beyond), [1 << lg_k >> 1])
+        registers = reader.raw(1 << lg_k).copy()
         reader.done()
-        halves = np.column_stack((pairs & BEYOND, pairs >> 4)).ravel()
-        registers, others = halves + np.uint8(least), halves == BEYOND
-        if np.count_nonzero(others) != beyond or (rest < least + BEYOND).any():
-            raise CorruptSummary(f"distinct: {beyond} registers stand behind the others")
-        registers[others] = rest
-        if np.count_nonzero(registers) != used or not (
-            registers.min() == least and registers.max() <= kernels.VALUE_MAX
-        ):
+        if kernels.possible(registers, kept) != used:
             raise CorruptSummary("distinct: a register is impossible")
-        return cls._of(registers, events)
+        return cls._of(registers, kept, events)
 
     def to_datasketches(self) -> bytes:
-        """An Apache DataSketches HLL_8 sketch of the same registers, without our envelope."""
-        return datasketches_hll.write(self._registers)
+        """An Apache DataSketches HLL_8 sketch of the same items, without our envelope."""
+        return datasketches_hll.write(self._registers >> 2)
 
     @classmethod
     def from_datasketches(cls, data: bytes) -> Self:
         """A summary of an Apache DataSketches HLL sketch: HLL_8 (Spark's), HLL_6 or HLL_4.
 
         Such a sketch does not know its number of events: `count` is the number of registers in
-        use, which is the least that it can have been.
+        use, which is the least that it can have been. Nor does it know what UltraLogLog adds: the
+        summary, and each that it is merged into, has HyperLogLog's error from then on.
 
         Raises
         ------
         CorruptSummary
             Not such a sketch, damaged, or with contradictions.
         """
-        registers = datasketches_hll.read(data)
-        return cls._of(registers, int(np.count_nonzero(registers)))
+        registers = datasketches_hll.read(data) << 2
+        return cls._of(registers, kernels.HYPER, int(np.count_nonzero(registers)))
 
     @classmethod
-    def _of(cls, registers: np.ndarray, events: int) -> Self:
+    def _of(cls, registers: np.ndarray, kept: np.uint8, events: int) -> Self:
         summary = object.__new__(cls)
         summary.lg_k = len(registers).bit_length() - 1
-        summary._registers, summary._events = registers, events
+        summary._registers, summary._kept, summary._events = registers, kept, events
         return summary
 
     def __repr__(self) -> str:
@@ -228,17 +221,20 @@ class Distinct(Copied):
         return f"Distinct(lg_k={self.lg_k}): {self._events} events, about {value:.0f} items"
 
 
-def interval(
-    value: np.ndarray, used: np.ndarray, lg_k: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates from 2**lg_k registers, of which so many are in use, with bounds at CONFIDENCE.
+def standard_error(m: int, kept: np.uint8) -> float:
+    """Of an estimate from m registers, as a part of the truth."""
+    return kernels.ERRORS[int(kept)] / math.sqrt(m)
 
-    The estimate leans to the right and is 1.08 / m too high on average (as Flajolet's constant
-    for finite m says): the lower bound allows for both. While items are few, each that falls
-    on another's register is missed as a whole: hence the one more in the upper bound.
+
+def interval(
+    value: np.ndarray, least: np.ndarray, m: int, kept: np.uint8
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates from m registers, that are at least so many, with bounds at CONFIDENCE.
+
+    The estimate leans to the right. While items are few, each that falls on another's register
+    is missed as a whole: hence the one more in the upper bound.
     """
-    m = 1 << lg_k
-    error = _Z * math.sqrt((3 * math.log(2) - 1) / m)
-    lower = np.maximum(value / (math.exp(error) * (1 + 1.08 / m)), used)
+    error = _Z * standard_error(m, kept)
+    lower = np.maximum(value / math.exp(error), least)
     upper = np.where(value > 0, value / (1 - error) + 1, 0.0)
     return np.maximum(value, lower), lower, np.maximum(upper, lower)

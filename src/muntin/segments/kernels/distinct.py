@@ -1,6 +1,6 @@
-"""HyperLogLog over many groups at once: entries (slot << 6 | value) while few, registers then.
+"""UltraLogLog over many groups at once: entries (slot << 8 | register) while few, registers then.
 
-Hash, slots and values are those of `muntin.summaries.kernels.distinct`.
+Hash, slots and registers are those of `muntin.summaries.kernels.distinct`.
 """
 
 import numpy as np
@@ -8,10 +8,20 @@ from numba import types
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.copying import fill
-from muntin.summaries.kernels.distinct import VALUE_MAX, estimate, of_integer, of_text
+from muntin.summaries.kernels.distinct import (
+    ULTRA,
+    VALUE_MAX,
+    estimate,
+    is_possible,
+    joined,
+    note,
+    of_integer,
+    of_text,
+    possible,
+)
 from muntin.summaries.kernels.sorting import sort_keys
 
-VALUE_BITS = 6
+REGISTER_BITS = 8
 ENTRY_BYTES = 5  # what an entry counts for: rows of fewer bytes than registers keep entries
 
 
@@ -19,16 +29,17 @@ ENTRY_BYTES = 5  # what an entry counts for: rows of fewer bytes than registers 
 def entries_of_texts(data, offsets, lg_k, out):
     """`out[i]` = entry of text i."""
     for i in range(offsets.shape[0] - 1):
-        slot, value = of_text(data, types.intp(offsets[i]), types.intp(offsets[i + 1]), 1 << lg_k)
-        out[i] = (slot << VALUE_BITS) | value
+        begin, end = types.intp(offsets[i]), types.intp(offsets[i + 1])
+        slot, register = of_text(data, begin, end, 1 << lg_k)
+        out[i] = (slot << REGISTER_BITS) | register
 
 
 @kernel()
 def entries_of_integers(bits, lg_k, out):
     """`out[i]` = entry of integer i."""
     for i in range(bits.shape[0]):
-        slot, value = of_integer(bits[i], 1 << lg_k)
-        out[i] = (slot << VALUE_BITS) | value
+        slot, register = of_integer(bits[i], 1 << lg_k)
+        out[i] = (slot << REGISTER_BITS) | register
 
 
 @kernel()
@@ -42,7 +53,7 @@ def _emit(scratch, filled, dense, entries, registers):
     if ENTRY_BYTES * used < m:  # few again, as equal items were many: bytes depend on items alone
         for slot in range(m):
             if scratch[slot]:
-                entries[filled] = (slot << VALUE_BITS) | scratch[slot]
+                entries[filled] = (slot << REGISTER_BITS) | scratch[slot]
                 filled += 1
                 scratch[slot] = 0
     else:
@@ -54,16 +65,19 @@ def _emit(scratch, filled, dense, entries, registers):
 
 
 @kernel()
-def _unique(entries, first, filled, n):
-    """Entries first ... first + n in order, the largest of each slot, put to `filled`."""
+def _unique(entries, first, filled, n, kept):
+    """Entries first ... first + n in order, those of a slot as one, put to `filled`."""
     for i in range(first + 1, first + n):
         if entries[i] < entries[i - 1]:
             sort_keys(entries[first : first + n])
             break
-    for i in range(first, first + n):  # the value is in the low bits: a slot's last is its largest
-        if i + 1 < first + n and entries[i] >> VALUE_BITS == entries[i + 1] >> VALUE_BITS:
-            continue
-        entries[filled] = entries[i]
+    for i in range(first, first + n):
+        slot = entries[i] >> REGISTER_BITS
+        register = np.uint8(entries[i] & 255)
+        if i > first and entries[filled - 1] >> REGISTER_BITS == slot:
+            filled -= 1
+            register = joined(np.uint8(entries[filled] & 255), register) & kept
+        entries[filled] = (slot << REGISTER_BITS) | register
         filled += 1
     return filled
 
@@ -80,13 +94,10 @@ def fold_distinct(entries, bounds, m, starts, registers, register_starts):
         first = bounds[g]
         n = bounds[g + 1] - first
         if ENTRY_BYTES * n < m:
-            filled = _unique(entries, first, filled, n)
+            filled = _unique(entries, first, filled, n, ULTRA)
         else:
             for i in range(first, first + n):
-                slot = entries[i] >> VALUE_BITS
-                value = np.uint8(entries[i] & 63)
-                if scratch[slot] < value:
-                    scratch[slot] = value
+                note(scratch, entries[i] >> REGISTER_BITS, np.uint8(entries[i] & 255), ULTRA)
             filled, dense = _emit(scratch, filled, dense, entries, registers)
         starts[g + 1] = filled
         register_starts[g + 1] = dense
@@ -94,7 +105,7 @@ def fold_distinct(entries, bounds, m, starts, registers, register_starts):
 
 @kernel()
 def merge_distinct(
-    starts, entries, register_starts, registers, order, bounds, m,
+    starts, entries, register_starts, registers, order, bounds, m, kept,
     out_starts, out_entries, out_register_starts, out_registers,
 ):  # fmt: skip
     """States of groups as one each.
@@ -131,41 +142,39 @@ def merge_distinct(
                 for j in range(starts[order[i]], starts[order[i] + 1]):
                     out_entries[filled] = entries[j]
                     filled += 1
-            filled = _unique(out_entries, first, first, total)
+            filled = _unique(out_entries, first, first, total, kept)
         else:
             for i in range(bounds[g], bounds[g + 1]):
                 row = order[i]
                 for j in range(starts[row], starts[row + 1]):
-                    slot = entries[j] >> VALUE_BITS
-                    scratch[slot] = max(scratch[slot], np.uint8(entries[j] & 63))
+                    note(scratch, entries[j] >> REGISTER_BITS, np.uint8(entries[j] & 255), kept)
                 at = register_starts[row]
                 for slot in range(register_starts[row + 1] - at):
-                    scratch[slot] = max(scratch[slot], registers[at + slot])
+                    scratch[slot] = joined(scratch[slot], registers[at + slot]) & kept
             filled, dense = _emit(scratch, filled, dense, out_entries, out_registers)
         out_starts[g + 1] = filled
         out_register_starts[g + 1] = dense
 
 
 @kernel()
-def estimate_distinct(starts, entries, register_starts, registers, m, value, used):
-    """Ertl's improved raw estimate of each row, and its registers in use."""
-    counts = np.empty(VALUE_MAX + 1, np.int64)
+def estimate_distinct(starts, entries, register_starts, registers, m, kept, value, least):
+    """The estimate of each row, and the least that it can be."""
+    counts = np.empty(256, np.int64)
+    came = np.empty(VALUE_MAX + 1)
     for row in range(value.shape[0]):
         fill(counts, 0)
-        n = starts[row + 1] - starts[row]
         if register_starts[row + 1] > register_starts[row]:
             for i in range(register_starts[row], register_starts[row + 1]):
                 counts[registers[i]] += 1
         else:
-            counts[0] = m - n
+            counts[0] = m - (starts[row + 1] - starts[row])
             for i in range(starts[row], starts[row + 1]):
-                counts[entries[i] & 63] += 1
-        used[row] = m - counts[0]
-        value[row] = estimate(counts, m)
+                counts[entries[i] & 255] += 1
+        value[row], least[row] = estimate(counts, came, m, kept)
 
 
 @kernel()
-def check_distinct(starts, entries, register_starts, registers, counts, m):
+def check_distinct(starts, entries, register_starts, registers, counts, m, kept):
     """The first row that no items could have made, or -1."""
     for row in range(starts.shape[0] - 1):
         n = starts[row + 1] - starts[row]
@@ -174,19 +183,16 @@ def check_distinct(starts, entries, register_starts, registers, counts, m):
         if size:
             if size != m or n:
                 return row
-            for i in range(register_starts[row], register_starts[row + 1]):
-                if registers[i] > VALUE_MAX:
-                    return row
-                used += registers[i] > 0
+            used = possible(registers[register_starts[row] : register_starts[row + 1]], kept)
             if ENTRY_BYTES * used < m:
                 return row
         elif ENTRY_BYTES * n >= m:
             return row
         for i in range(starts[row], starts[row + 1]):
-            slot = entries[i] >> VALUE_BITS
-            if slot < 0 or slot >= m or entries[i] & 63 == 0:
+            slot = entries[i] >> REGISTER_BITS
+            if slot < 0 or slot >= m or not is_possible(np.uint8(entries[i] & 255), kept):
                 return row
-            if i > starts[row] and slot <= entries[i - 1] >> VALUE_BITS:
+            if i > starts[row] and slot <= entries[i - 1] >> REGISTER_BITS:
                 return row
         if used > counts[row] or (used == 0) != (counts[row] == 0):
             return row
