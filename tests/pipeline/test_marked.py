@@ -178,6 +178,10 @@ def test_totals_are_those_of_the_events(rows, of_keys, whole):
             "quantile_cont(t, 0.25) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k < 'c')",
             [0.125],
         ),
+        ("sum(t + 0.2) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k = 'a') "
+         "HAVING median(t) > 0", [0.3]),
+        ("median(DISTINCT t) AS i FROM (SELECT count * 0.25 AS t FROM m(k) FOR ALL "
+         "UNION ALL SELECT 0.5)", [0.375]),
     ],
 )
 def test_statements_reckon_with_decimals(select, answer):
@@ -186,6 +190,20 @@ def test_statements_reckon_with_decimals(select, answer):
     with run(spec(), [[numbers(*rows)]]) as ingest:
         found = Session(ingest.ledger).sql(f"SELECT {select}")
         assert found.to_arrow()["i"].to_pylist() == answer
+
+
+@pytest.mark.parametrize("text", ["0.405", "0.0951", "-1e-3", " .101 "])
+def test_a_text_with_more_digits_than_a_decimal_is_refused(text):
+    """DuckDB rounds it, and finds 0.10 where 0.101 was asked for."""
+    with run(spec(), [[numbers(("a", Decimal("0.10")))]]) as ingest:
+        session = Session(ingest.ledger)
+        asked = "SELECT k FROM m(k) FOR ALL WHERE condition"
+        for condition in ("i = '?'", "i IN ('7', '?')", "nullif(i, '?') > 0"):
+            with pytest.raises(SelectError, match="cannot be read as DECIMAL") as raised:
+                session.sql(asked.replace("condition", condition.replace("?", text)))
+            assert raised.value.code == "type"
+        assert session.sql("SELECT k FROM m(k) FOR ALL WHERE i = '0.1000'").rows == [["a"]]
+        assert session.sql("SELECT k FROM m(k) FOR ALL WHERE i < '0.405'::DOUBLE").rows == [["a"]]
 
 
 def test_totals_beyond_float64_are_an_error():

@@ -14,8 +14,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,11 @@ _PLAN = "SELECT json_serialize_plan(?)"
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 _INTEGERS = ("INT", "INTEGER")
 _ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
+_TIME_OF_DAY = re.compile(r"\S[ T].*[1-9]")  # but midnight
 _UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
+UNDECIMAL = "muntin_undecimal"
+"""A macro: decimals as floats, anything else as it is."""
+_TYPES = "DOUBLE BIGINT HUGEINT BOOLEAN VARCHAR BLOB DATE TIME TIMESTAMP INTERVAL"
 _TRIES = 3  # of a statement while others make DuckDB give up its database
 
 
@@ -194,6 +199,8 @@ def _connected(limits: Limits) -> Any:
     # default of the whole database: cursors have settings of their own.
     root.execute("SET GLOBAL TimeZone = 'UTC'")
     root.execute("SET lock_configuration = true")
+    ways = ", ".join(f"(x {kind}) AS x" for kind in _TYPES.split())
+    root.execute(f"CREATE MACRO {UNDECIMAL} {ways}")
     return root
 
 
@@ -246,7 +253,8 @@ class _Connection:
     def _check_texts(self, sql: str, tables: Sequence[str]) -> None:
         """Refuse a constant text that is none of what DuckDB would make of it: it reads a text at
         the first row that needs it, and says nothing where there is none; and it rounds '1.5'
-        beside integers, so that 2 would be the same."""
+        beside integers, so that 2 would be the same, as it does with digits beyond a decimal's,
+        and leaves out the time of day beside a date."""
         known = f"WITH {', '.join(map(self._empty, tables))} " if tables else ""
         before = f"{known}SELECT * FROM ("  # noqa: S608 (quoted names)
         try:
@@ -261,8 +269,7 @@ class _Connection:
         tried = (f"TRY_CAST({text_literal(t.value)} AS {t.type}) IS NOT NULL" for t in texts)
         are = self._one_row(f"SELECT {', '.join(tried)}") if texts else ()
         for each, is_one in zip(texts, are, strict=True):
-            rounded = each.type.endswith(_INTEGERS) and not _WHOLE.fullmatch(each.value)
-            if not is_one or (rounded and not each.cast):
+            if not is_one or (not each.cast and _is_cut(each)):
                 message = f"{each.value[:40]!r} cannot be read as {each.type}"
                 raise DatabaseError("text", message, sql, each.position - len(before.encode()))
 
@@ -399,6 +406,17 @@ def _texts_of(plan: Any) -> Iterator[_TextRead]:
     if size is None:
         tried = plan["function_data"]["try_cast"]
         yield _TextRead(value["value"], kind, place, plan["query_location"] != place, tried)
+
+
+def _is_cut(read: _TextRead) -> bool:
+    """Whether a text says more than what it is read as."""
+    if read.type.endswith(_INTEGERS):
+        return not _WHOLE.fullmatch(read.value)
+    if read.type.startswith("DECIMAL"):
+        scale = int(read.type[:-1].rpartition(" ")[2])
+        with suppress(InvalidOperation):
+            return int(Decimal(read.value).normalize().as_tuple().exponent) < -scale
+    return read.type == "DATE" and _TIME_OF_DAY.search(read.value) is not None
 
 
 def _has_other_zone(text: str) -> bool:

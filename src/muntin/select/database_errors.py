@@ -23,7 +23,8 @@ _LIMITS = {
 }
 _READ_AS = {
     "BOOLEAN": "write true or false",
-    **dict.fromkeys(("DATE", "TIMESTAMP"), "write a time as '2026-01-01 10:00' (UTC)"),
+    "DATE": "write a day as '2026-01-01', a time as TIMESTAMP '2026-01-01 10:00' (UTC)",
+    "TIMESTAMP": "write a time as '2026-01-01 10:00' (UTC)",
     "INTERVAL": "write a length as INTERVAL '15 minutes'",
     "TIME": "write a time of day as '10:00'",
 }

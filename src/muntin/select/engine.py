@@ -36,7 +36,7 @@ from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted
 from muntin.select.tables import TableCache, shape_of, table_of
-from muntin.select.values import conformed, floats, is_wide, plain_table
+from muntin.select.values import conformed, is_wide, plain_table
 from muntin.select.window_clause import show_window
 from muntin.times import instant_text, now_us
 
@@ -174,8 +174,6 @@ class Engine:
         tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
             tables = [narrowed(tables[0], plan.narrowing)]
-        if plan.floats:
-            tables = [pa.table([*map(floats, t.columns)], t.column_names) for t in tables]
 
         def sql(*names: str) -> str:
             known = map(_source, names, tables)

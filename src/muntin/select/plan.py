@@ -16,6 +16,7 @@ from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
 from muntin.select.comparing import Comparison, comparisons
+from muntin.select.database import UNDECIMAL
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
@@ -53,8 +54,6 @@ class CheckedStatement:
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
     compared: tuple[Comparison, ...]
-    floats: bool
-    """It does with decimals what DuckDB does right with floats alone."""
     limits: Limits
     rows: pa.Table | None = None
     """Of one that lists what there is."""
@@ -111,7 +110,7 @@ class Planner:
             return None
         columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), "", False, None, None, names, (), False, self._limits, rows
+            text, columns, (), (), (), "", False, None, None, names, (), self._limits, rows
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
@@ -132,7 +131,7 @@ class Planner:
         tree, items = resolved.tree, resolved.items
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree)
-        compared, needs_floats = comparisons(tree, text), _needs_floats(tree)
+        compared = comparisons(tree, text)
         items = summed(tree, items)
         try:
             sql, clock = render(tree)  # last: it changes the tree
@@ -150,7 +149,6 @@ class Planner:
             clock,
             *about,
             compared,
-            needs_floats,
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
@@ -184,14 +182,6 @@ class Planner:
         return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)
 
 
-_ON_FLOATS = frozenset(("median", "quantile", "quantile_cont"))
-
-
-def _needs_floats(tree: exp.Expr) -> bool:
-    """DuckDB rounds what lies between two decimals to a decimal."""
-    return any(str(node.this).lower() in _ON_FLOATS for node in tree.find_all(exp.Anonymous))
-
-
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:
     for star in tree.find_all(exp.Star):
         if isinstance(star.parent, exp.Select | exp.Column):
@@ -204,6 +194,7 @@ def _no_columns(query: QueryInfo) -> tuple[str, ...]:
     raise SelectError(f"the columns of '{query.name}' are not known here")
 
 
+_BETWEEN_VALUES = frozenset(("median", "quantile_cont"))
 NOW = "now_utc"
 """Name of the parameter that holds the statement's clock."""
 
@@ -213,6 +204,8 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
 
     - Division by zero is null: `a / b` becomes `a / nullif(b, 0)`, and so do `//` and `%`.
     - `now()` is the statement's clock, a parameter; the rendered text does not hold the time.
+    - `median` and `quantile_cont` of decimals are those of floats: DuckDB rounds what lies between
+      two decimals to a decimal.
     - LIKE with many wildcards goes to DuckDB's linear regular expressions, since its own matcher
       tries again from each place and may take time exponential in the wildcards.
 
@@ -232,6 +225,8 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
         ):
             clock = True
             node.replace(_clock(node))
+        elif isinstance(node, exp.Anonymous) and str(node.this).lower() in _BETWEEN_VALUES:
+            _on_floats(node)
     sql = DIALECT.generate(
         tree,
         copy=False,
@@ -257,6 +252,14 @@ def _safe_division(node: exp.Expr) -> None:
         return
     zero = exp.Literal.number(0)
     node.set("expression", exp.Anonymous(this="nullif", expressions=[divisor, zero]))
+
+
+def _on_floats(node: exp.Anonymous) -> None:
+    values = next((each for each in node.expressions if isinstance(each, exp.Distinct)), node)
+    for value in values.expressions[:1]:
+        if not isinstance(value, exp.Tuple):  # that is none of DuckDB's either, and it says so
+            value.replace(around := exp.Anonymous(this=UNDECIMAL))
+            around.set("expressions", [value])
 
 
 def _clock(node: exp.Expr) -> exp.Expr:
