@@ -178,10 +178,16 @@ def test_totals_are_those_of_the_events(rows, of_keys, whole):
             "quantile_cont(t, 0.25) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k < 'c')",
             [0.125],
         ),
-        ("sum(t + 0.2) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k = 'a') "
-         "HAVING median(t) > 0", [0.3]),
-        ("median(DISTINCT t) AS i FROM (SELECT count * 0.25 AS t FROM m(k) FOR ALL "
-         "UNION ALL SELECT 0.5)", [0.375]),
+        (
+            "sum(t + 0.2) AS i FROM (SELECT i AS t FROM m(k) FOR ALL WHERE k = 'a') "
+            "HAVING median(t) > 0",
+            [0.3],
+        ),
+        (
+            "median(DISTINCT t) AS i FROM (SELECT count * 0.25 AS t FROM m(k) FOR ALL "
+            "UNION ALL SELECT 0.5)",
+            [0.375],
+        ),
     ],
 )
 def test_statements_reckon_with_decimals(select, answer):

@@ -154,6 +154,7 @@ WRONG = [
     ("SELECT sum(»sum«(count)) FROM orders(driver)", "type", "nested", ""),
     ("SELECT 3 »LIKE« '4%'", "type", "'LIKE(INTEGER, STRING)'", "x::VARCHAR"),
     ("SELECT 1 FROM orders WHERE time IS »5«", "syntax", "IS stands NULL, TRUE", ""),
+    ("SELECT sum(count) OVER (ROWS »1.5« PRECEDING) FROM orders", "not_allowed", "1.5 rows", ""),
     ("SELECT lag(»area« IGNORE NULLS) OVER () FROM orders(area)", "not_allowed", "ignore", ""),
     ("SELECT »first(area«) RESPECT NULLS FROM orders(area)", "not_allowed", "respect nulls", ""),
     ("SELECT »string_agg«(driver, ',') FROM orders(driver)", "unknown_function", "", "the rows"),

@@ -253,6 +253,8 @@ def _check_interval(statement: Statement, node: exp.Interval) -> None:
 
 def _check_frame(statement: Statement, node: exp.WindowSpec) -> None:
     for value in node.args.values():
+        if isinstance(value, exp.Literal) and node.args["kind"] == "ROWS" and not value.is_int:
+            raise _refused(statement, node, f"a window frame of {value.name} rows")
         if isinstance(value, str) and value.upper() not in _FRAME_WORDS:
             raise _refused(statement, node, f"the window frame {value}")
         if isinstance(value, exp.Expr) and not isinstance(value, (exp.Literal, exp.Interval)):
