@@ -1,12 +1,16 @@
-"""Files by their names: what is to last."""
+"""Files by their names: what is to last, and stores that do not answer."""
 
 import os
+import socket
+import threading
+import time
 from contextlib import nullcontext
 
 import pytest
 
 from muntin import storage
 from tests.disks import small_disk
+from tests.s3_server import KEYS, LOOPBACK
 
 
 def test_a_file_that_is_deleted_while_its_folder_is_listed_hides_no_other(tmp_path, monkeypatch):
@@ -52,3 +56,67 @@ def test_what_is_to_last_has_its_bytes_and_then_its_name_on_the_disk(
     assert (tmp_path / "new" / "file").read_bytes() == b"abc"
     part = f"{path}.{os.getpid()}.part"
     assert synced == ([(part, False), (str(tmp_path / "new"), True)] if lasting else [])
+
+
+@pytest.fixture(params=["drops", "hangs", "reads nothing"])
+def bad_store(request, monkeypatch):
+    """A store that takes connections, and then does not what it should."""
+    s3fs = pytest.importorskip("s3fs")
+    server, taken = socket.create_server((LOOPBACK, 0)), []
+
+    def serve():
+        while True:
+            try:
+                taken.append(server.accept()[0])
+            except OSError:
+                return
+            if request.param == "drops":
+                taken[-1].close()
+            elif request.param == "hangs":
+                threading.Thread(target=swallow, args=[taken[-1]], daemon=True).start()
+
+    def swallow(connection):
+        while connection.recv(1 << 16):
+            pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{server.getsockname()[1]}")
+    monkeypatch.setattr(storage, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(storage, "BYTES_A_SECOND_MIN", 16 << 20)
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield
+    server.close()
+    for connection in taken:
+        connection.close()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_store_that_does_not_answer_is_told_as_that_in_time(bad_store):
+    """Its package tries for minutes, and for ever where nobody reads what it writes."""
+    folder = "s3://bucket/folder"
+    place, path = storage.place_of(f"{folder}/file")
+    data = bytes(16 << 20)
+
+    def stream():
+        file = place.create(path)
+        try:
+            file.write(data)
+        finally:
+            file.close()
+
+    asked = {
+        "read": lambda: place.read(path, 0, None),
+        "write": lambda: place.write(path, data, lasting=True),
+        "size": lambda: place.size(path),
+        "written": lambda: place.written(path),
+        "listed": lambda: place.listed(folder),
+        "delete": lambda: place.delete(path),
+        "create": stream,
+    }
+    for name, ask in asked.items():
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"the store does not answer within \d+ seconds"):
+            ask()
+        assert time.monotonic() - began < 20, name

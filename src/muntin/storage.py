@@ -12,13 +12,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from threading import Thread
+from typing import Any, BinaryIO, TypeVar
 
 from muntin.errors import SpecError
 
+Outcome = TypeVar("Outcome")
 Parts = Callable[[int, int], bytes | memoryview]
 """Bytes of a file, from one place in it to another."""
 
@@ -110,15 +113,51 @@ class _Disk:
         return Path(path).stat().st_size
 
 
-@contextmanager
-def _as_os_error() -> Iterator[None]:
-    """Stores have errors of their own, such as that nobody has said who asks."""
+ANSWER_SECONDS = 15.0
+"""How long a store may take to answer. Its own package would try for minutes, and where the store
+takes connections and says nothing, some for ever."""
+BYTES_A_SECOND_MIN = 1 << 19  # what a slow line brings; so much longer may bytes take
+LISTING_BYTES = 8 << 20  # as which a listing counts: some hundred thousand names
+
+
+def _asked(nbytes: int, act: Callable[..., Outcome], *given: Any, **named: Any) -> Outcome:
+    """What a store's package does, which brings or takes some bytes.
+
+    Stores have errors of their own, such as that nobody has said who asks: they are OSErrors here.
+    After a TimeoutError the package may go on trying, in its thread.
+    """
+    answer: Future[Outcome] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(act(*given, **named))
+        except BaseException as problem:
+            answer.set_exception(problem)
+
+    seconds = ANSWER_SECONDS + nbytes / BYTES_A_SECOND_MIN
+    Thread(target=ask, daemon=True, name="muntin-store").start()
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"the store does not answer within {seconds:.0f} seconds")
     try:
-        yield
+        return answer.result()
     except OSError:
         raise
     except Exception as problem:
         raise OSError(f"{type(problem).__name__}: {problem}") from problem
+
+
+class _Written:
+    """A file of a store that is being written: what is waiting goes with what comes, or at last."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._waiting = int(getattr(file, "blocksize", 0))
+
+    def write(self, data: Any) -> None:
+        _asked(self._waiting, self._file.write, data)
+
+    def close(self) -> None:
+        _asked(self._waiting, self._file.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +166,25 @@ class _Objects:
 
     files: Any
 
-    @_as_os_error()
     def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
-        self.files.pipe_file(path, data)
+        _asked(len(data), self.files.pipe_file, path, data)
 
-    @_as_os_error()
     def add(self, path: str, data: bytes) -> None:
         """A file that was not there. FileExistsError: of several that add it one does."""
-        self.files.pipe_file(path, data, mode="create")
+        _asked(len(data), self.files.pipe_file, path, data, mode="create")
 
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """What a store has taken, it keeps."""
 
-    @_as_os_error()
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str) -> _Written:
         """A new file, which is there once it is closed."""
-        return self.files.open(path, "wb")
+        return _Written(_asked(0, self.files.open, path, "wb"))
 
-    @_as_os_error()
     def read(self, path: str, begin: int, end: int | None) -> bytes:
-        return self.files.cat_file(path, start=begin or None, end=end)
+        end = self.size(path) if end is None else end
+        if begin >= end:
+            return b""
+        return _asked(end - begin, self.files.cat_file, path, start=begin, end=end)
 
     def mapped(self, path: str) -> memoryview:
         """A copy on this machine's disk, which goes with the process. ValueError where empty."""
@@ -161,33 +199,28 @@ class _Objects:
     def make_folder(self, folder: str) -> None:
         """There are none: names begin alike."""
 
-    @_as_os_error()
     def sizes(self, folder: str) -> dict[str, int]:
-        found = self.files.find(folder, maxdepth=1, detail=True)
+        found = _asked(LISTING_BYTES, self.files.find, folder, maxdepth=1, detail=True)
         return {path.rpartition("/")[2]: int(one["size"]) for path, one in found.items()}
 
-    @_as_os_error()
     def delete(self, path: str) -> None:
-        self.files.rm_file(path)
+        _asked(0, self.files.rm_file, path)
 
     def delete_folder(self, folder: str) -> None:
         with suppress(OSError):
             for path in list(self.listed(folder)):
                 self.delete(path)
 
-    @_as_os_error()
     def listed(self, folder: str) -> Iterator[str]:
         root = self.files._strip_protocol(folder).rstrip("/")
-        found = [self.files._strip_protocol(path) for path in self.files.find(folder)]
-        return iter([folder + path[len(root) :] for path in found])
+        found = _asked(LISTING_BYTES, self.files.find, folder)
+        return iter([folder + self.files._strip_protocol(path)[len(root) :] for path in found])
 
-    @_as_os_error()
     def written(self, path: str) -> int:
-        return int(self.files.modified(path).timestamp() * 1_000_000)
+        return int(_asked(0, self.files.modified, path).timestamp() * 1_000_000)
 
-    @_as_os_error()
     def size(self, path: str) -> int:
-        return self.files.size(path)
+        return _asked(0, self.files.size, path)
 
 
 Place = _Disk | _Objects

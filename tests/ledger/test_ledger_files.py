@@ -197,6 +197,40 @@ def test_a_place_that_does_not_answer_is_told_as_that_and_sweeps_wait(
     assert folder.sweep((), {}, LATER) == 1
 
 
+def test_of_two_that_sweep_at_once_each_goes_on_where_the_other_was_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = PayloadFolder(str(tmp_path), "p-1")
+    for _ in range(4):
+        folder.write("s", b"of a try that failed")
+    written, first = _Disk.written, []
+
+    def while_another_deletes(place: _Disk, path: str) -> int:
+        if not first:
+            first.append(path)
+            place.delete(path)
+        return written(place, path)
+
+    monkeypatch.setattr(_Disk, "written", while_another_deletes)
+    assert folder.sweep((), {}, LATER) == 3
+    assert _files(folder) == []
+
+
+def test_a_store_that_does_not_answer_is_asked_to_delete_one_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands each would take its seconds, and the pipeline would wait."""
+    folder, asked = PayloadFolder(str(tmp_path), "p-1"), []
+
+    def hangs(_: _Disk, path: str) -> Never:
+        asked.append(path)
+        raise TimeoutError
+
+    monkeypatch.setattr(_Disk, "delete", hangs)
+    folder.delete(["p-1/a", "p-1/b"])
+    assert len(asked) == 1
+
+
 def test_a_backup_holds_what_files_hold(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "x.db")
     writer = ledger.open_writer("p", SPEC, query_id="A")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +86,8 @@ class PayloadFolder:
             place, full = place_of(self.full(path))
             try:
                 place.delete(full)
+            except TimeoutError:  # nor will the others be in time
+                return
             except OSError:
                 continue  # gone already, or not to be deleted now: the next time
 
@@ -103,9 +106,10 @@ class PayloadFolder:
                 path = self.path + "/" + full.rpartition("/")[2]
                 if path in named or given_up.get(path, before - 1) >= before:
                     continue
-                if path in given_up or place.written(full) < before:
-                    found.append(path)
-        except FileNotFoundError:  # nothing was ever written, or another one deletes as well
+                with suppress(FileNotFoundError):  # another one deletes as well
+                    if path in given_up or place.written(full) < before:
+                        found.append(path)
+        except FileNotFoundError:  # nothing was ever written
             pass
         except OSError as problem:  # no reason to stop: the next time
             _LOG.warning(
@@ -155,7 +159,7 @@ def fetch(stored: Stored, home: str) -> bytes:
     LedgerError
         It is gone, or its bytes are not those that were committed.
     """
-    payload = fetch_part(stored, home, None)
+    payload = fetch_part(stored, home, stored.nbytes + 1)  # one that has grown is damaged as well
     if len(payload) != stored.nbytes or google_crc32c.value(payload) != stored.crc:
         raise LedgerError(
             f"the payload file {_full_of(stored, home)} is damaged (its size or checksum is not "
@@ -164,8 +168,8 @@ def fetch(stored: Stored, home: str) -> bytes:
     return payload
 
 
-def fetch_part(stored: Stored, home: str, nbytes: int | None) -> bytes:
-    """The first bytes of a payload file, unchecked; None: all.
+def fetch_part(stored: Stored, home: str, nbytes: int) -> bytes:
+    """The first bytes of a payload file, unchecked.
 
     Raises
     ------
