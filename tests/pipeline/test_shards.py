@@ -156,16 +156,17 @@ def test_runs_and_what_was_replaced_are_deleted(
         assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
 
 
+@pytest.mark.parametrize("payloads", ["", "memory://shards"])
 def test_files_are_deleted_where_no_summary_has_shards_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payloads: str
 ) -> None:
     monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
     monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
     ledger = SqliteLedger(tmp_path / "x.db")
     batches = [[part] for part in in_pieces(table(some_rows(600)), [200, 300, 400])]
-    with run(spec(4), batches, ledger):
+    with run(spec(4, payloads=payloads), batches, ledger):
         asked = Session(ledger).sql(ASKED[0]).rows
-    with run(spec(None), [], ledger) as without:
+    with run(spec(None, payloads=payloads), [], ledger) as without:
         assert without._maintenance.sweep(age_us=-1_000_000) > 0
         assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
 

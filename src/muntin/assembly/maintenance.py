@@ -31,7 +31,6 @@ from muntin.segments.codec import CUT_BYTES
 from muntin.segments.shards import is_first
 from muntin.segments.table import Segment
 from muntin.spec import FORMER, Pipeline
-from muntin.storage import is_elsewhere
 from muntin.times import duration_text, now_us
 
 TIME_US_MAX = 2**63 - 1
@@ -70,7 +69,7 @@ class Maintenance:
         self._open_starts = open_starts
         folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
         self._folder = folders[0] if folders else None
-        if not folders and not is_elsewhere(pipeline.payloads):
+        if not folders:
             with suppress(SpecError):  # files of summaries that have no shards any more
                 self._folder = ledger.payload_folder(pipeline.name, pipeline.payloads)
         self._swept_at: float | None = None
