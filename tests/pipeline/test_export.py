@@ -244,6 +244,11 @@ def test_of_two_exports_at_once_one_begins_anew(ingest, place, form, monkeypatch
     assert len(table) == 3 * met[0].units
 
 
+def test_a_file_that_another_export_has_just_finished_is_passed_over(tmp_path):
+    (tmp_path / ".part-00000001.parquet-1-1.tmp").symlink_to("gone")  # listed, and not there
+    assert ParquetFolder(str(tmp_path)).about() is None
+
+
 def test_a_file_that_is_there_is_not_written_over(tmp_path):
     schema = pa.schema([("start", pa.int64())])
     rows = lambda: pa.RecordBatchReader.from_batches(schema, [])  # noqa: E731

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,8 +73,9 @@ class ParquetFolder:
     def _written(self) -> list[Path]:
         before = time.time() - ABANDONED_SECONDS
         for hidden in self._folder.glob(".part-*.tmp"):
-            if hidden.stat().st_mtime < before:
-                hidden.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # who writes it may be done
+                if hidden.stat().st_mtime < before:
+                    hidden.unlink()
         files = sorted(self._folder.glob("part-*.parquet"))
         for number, path in enumerate(files, 1):
             if path.name != f"part-{number:08}.parquet":
