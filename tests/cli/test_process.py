@@ -102,3 +102,24 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "\nstopped\n")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_ctrl_c_within_a_command_is_said_whatever_comes_of_it(lost):
+    code = f"""
+import os, signal, sys
+from muntin.__main__ import main
+class CtrlC:
+    def read(self, *_):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            if not {lost}:
+                raise
+        raise AttributeError("partially initialized module")
+sys.stdin = CtrlC()
+sys.argv[1:] = ["query", "-l", "memory://a", "-"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "\nstopped; what was committed stays\n")

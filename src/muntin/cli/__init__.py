@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -110,12 +112,34 @@ def _text_of(problem: OSError) -> str:
     return f"{place}{problem.strerror}; {OS_REMEDIES[problem.errno or 0]}"
 
 
+def _run() -> None:
+    """Run the command. After Ctrl-C whatever it fails with is that: typer says nothing then, and of
+    a module that was being imported others go on with a half."""
+    came = False
+
+    def on_ctrl_c(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, on_ctrl_c)
+    try:
+        app()
+    except (Exception, SystemExit) as end:
+        if not came or (isinstance(end, SystemExit) and not end.code):
+            raise
+        typer.echo("\nstopped; what was committed stays", err=True)
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def main() -> None:
     """Run the command line; errors of ours are one short message, without a trace."""
     from muntin.errors import MuntinError
 
     try:
-        app()
+        _run()
     except MuntinError as problem:
         sys.stdout.flush()
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
@@ -131,6 +155,3 @@ def main() -> None:
         if not problem.filename:  # what is left would be tried again at the end, and told again
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("\nstopped; what was committed stays", err=True)
-        sys.exit(130)
