@@ -109,7 +109,8 @@ def read_only(numbers: np.ndarray) -> np.ndarray:
 def ipc_bytes(batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: Any = None) -> bytes:
     """Batches of one schema as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=options) as stream:
+    # given none, Arrow looks for old variables of the environment each time
+    with pa.ipc.new_stream(sink, schema, options=options or pa.ipc.IpcWriteOptions()) as stream:
         for batch in batches:
             stream.write_batch(batch)
     return sink.getvalue().to_pybytes()

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -116,16 +117,9 @@ class SqliteLedger(View):
         While it is open the write-ahead log cannot shrink. `known`: what `wait` has seen is new
         enough, so that no server is asked again.
         """
-        lock = threading.Lock()
         with self._file.reader(known=known) as connection:
             state = connection.execute(STATE).fetchone()  # the moment is now
-
-            @contextmanager
-            def same() -> Iterator[Tables]:
-                with lock, self._file.explained():
-                    yield connection
-
-            view = View(self._place, same)
+            view = View(self._place, partial(_shared, self._file, connection, threading.Lock()))
             view._behind, view._state = self.behind(), state
             yield view
 
@@ -268,3 +262,10 @@ class SqliteLedger(View):
         for writer in list(self._writers):
             writer.close()
         self._file.close()
+
+
+@contextmanager
+def _shared(file: SqliteFile, connection: Tables, lock: threading.Lock) -> Iterator[Tables]:
+    """The connection of a snapshot, which several threads may read."""
+    with lock, file.explained():
+        yield connection

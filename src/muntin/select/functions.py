@@ -26,7 +26,6 @@ from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
 from muntin.select.syntax import Value, show_argument
-from muntin.select.values import conformed
 
 Argument = str | int | float | bool | None
 K_MAX = 100_000
@@ -75,7 +74,8 @@ class TableFunction:
         return (*columns, *info.parts)
 
     def rows(self, summary: Any, info: SummaryInfo, arguments: tuple[Argument, ...]) -> pa.Table:
-        """The function's rows; for a split summary, those of each of its keys."""
+        """The function's rows; for a split summary, those of each of its keys. A column without a
+        value anywhere may be missing, and `conformed` adds it."""
         if not isinstance(summary, Segment):
             assert self.table is not None  # noqa: S101 (the check of a statement has looked)
             return _with_parts(self.table(summary, arguments), info.parts)
@@ -89,7 +89,8 @@ class TableFunction:
         answered = summary.algebra.answer(table, question)
         values = values_of_rows(summary.algebra, table)
         if info.by:  # a key whose events have no value is not there
-            answered = answered.filter(pa.array(values[answered["row"].to_numpy()] > 0))
+            if values.size and values.min() <= 0:
+                answered = answered.filter(pa.array(values[answered["row"].to_numpy()] > 0))
         elif self.columns[0] in ("q", "x"):  # a row for each, also where a state holds no value
             answered = _each_asked(answered, len(table), arguments, self.columns[0])
         row = answered["row"]
@@ -103,7 +104,7 @@ class TableFunction:
         if info.by:
             found["complete"] = pa.repeat(True, len(row))
             found["other"] = pa.array(table.is_rest()).take(row)
-        return conformed(pa.table(found), self.all_columns(info))
+        return pa.table(found)
 
 
 def _each_asked(

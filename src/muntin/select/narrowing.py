@@ -75,6 +75,9 @@ class Narrowing:
     offset: int = 0
 
 
+_ALL_ROWS = Narrowing((), complete=True)
+
+
 def narrowing_of(tree: exp.Expr, items: tuple[Bound | None, ...]) -> Narrowing | None:
     """What a resolved statement lets be left out; None for nothing."""
     known = _one_item(tree, items, _GROUPED)
@@ -111,6 +114,8 @@ def narrowed(table: pa.Table, narrowing: Narrowing) -> pa.Table:
 
 def chosen(table: pa.Table, narrowing: Narrowing) -> pa.Table | None:
     """The rows of the answer in their order; None where DuckDB has to say which they are."""
+    if narrowing == _ALL_ROWS:
+        return table
     keep = _kept(table, narrowing)
     if keep is None or not narrowing.complete:
         return None
