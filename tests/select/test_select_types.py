@@ -132,7 +132,8 @@ UNLIKE = (
     "num > '1.5'", "i = 'x'", "upper(s) = 5", "s || 'a' = 5", "abs(num) = 'a'", "num + 1 = '1.5'",
     "-num = 'a'", "s = num + 0", "CASE WHEN i > 0 THEN s END = 5", "coalesce(s, 'x') = num",
     "length(s) = '1.5'", "i / num = 'a'", "num = '99999999999999999999'", "num IN ('1', 'inf')",
-    "num > '7'::TEXT",
+    "num > '7'::TEXT", "s = (SELECT max(num) FROM m(num) FOR ALL)", "(SELECT 7) < s",
+    "if(i > 0, s, s) = 5",
 )  # fmt: skip
 ALIKE = (
     "s = '5'", "num = '7'", "num = 7.5", "f = '7.5'", "f > 7", "s = CAST(num AS TEXT)",
@@ -210,6 +211,21 @@ def test_times_and_aggregates_are_compared_by_their_types(session: Session) -> N
         ("SELECT 1 FROM m(num, s) FOR ALL WHERE (s, num) IN (('a', 7), ('b', '7'))", False),
         ("SELECT 1 FROM m(at) FOR ALL WHERE (at, count) = ('2026-01-01', 1)", False),
         ("SELECT 1 FROM m(at) FOR ALL WHERE (at, count) = (TIMESTAMP '2026-01-01', 1)", True),
+        (
+            "WITH a AS (SELECT s || '' AS t FROM m(num, s) FOR ALL) SELECT t FROM a WHERE t = 7",
+            False,
+        ),
+        (
+            "WITH a AS (SELECT max(s) AS t, sum(i) AS n FROM m(num, s) FOR ALL) "
+            "SELECT t FROM a WHERE n = 7 AND t < 'x'",
+            True,
+        ),
+        (
+            "SELECT a.s FROM m(num, s) FOR ALL AS a "
+            "JOIN (SELECT num AS s FROM m(num) FOR ALL) AS b USING (s)",
+            False,
+        ),
+        ("SELECT 1 FROM m(num, s) FOR ALL AS a JOIN m(num) FOR ALL AS b USING (num)", True),
         ("SELECT num FROM m(num, s) FOR ALL GROUP BY num HAVING max(s) = 'a'", True),
         ("SELECT num FROM m(num, s) FOR ALL GROUP BY num HAVING max(s) = 5", False),
         ("SELECT num FROM m(num, s) FOR ALL GROUP BY num HAVING sum(i) > 'a'", False),

@@ -31,6 +31,10 @@ class Origin:
     name: str
 
 
+Kind = str | Origin | tuple[str | Origin | None, ...] | None
+"""A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a source."""
@@ -38,13 +42,7 @@ class Column:
     name: str
     pieces: int = 1
     """How many strings || and concat may have joined into one value."""
-    origin: Origin | None = None
-    """Where it is one of a FROM item as it is."""
-
-
-def origin_of(node: exp.Expr) -> Origin | None:
-    """What a resolved name means, where it is a column of a FROM item as it is."""
-    return node.meta.get("origin")
+    kind: Kind = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +222,7 @@ class ColumnResolver:
         if column is None:
             raise self._no_column(node, [source])
         node.set("this", _identifier(column.name, node.this))
-        node.meta["origin"] = column.origin
+        node.meta["kind"] = column.kind
 
     def _source(self, node: exp.Column, scope: Scope) -> FromSource:
         name = node.table
@@ -266,7 +264,7 @@ class ColumnResolver:
             if sources:
                 column = self._indicator(node, sources[0], number)
                 node.set("this", _identifier(column.name, node.this))
-                node.meta["origin"] = column.origin
+                node.meta["kind"] = column.kind
                 if around is not scope or column.name.lower() in around.given:
                     # its name alone may mean another thing here
                     node.set("table", _identifier(sources[0].alias, None))
@@ -292,7 +290,7 @@ class ColumnResolver:
                 raise self._ambiguous(node, f"'{node.name}'", f"write {shown}")
         node.set("this", _identifier(column.name, node.this))
         if name not in scope.given:  # in some clauses it means what AS has given
-            node.meta["origin"] = column.origin
+            node.meta["kind"] = column.kind
 
     def _indicator(self, node: exp.Column, source: FromSource, number: int) -> Column:
         bound = source.bound
@@ -373,7 +371,7 @@ class ColumnResolver:
         known = source.column(name)
         table = _identifier(source.alias, None)
         column = exp.Column(this=_identifier(name, node.this), table=table)
-        column.meta["origin"] = None if known is None else known.origin
+        column.meta["kind"] = None if known is None else known.kind
         return column
 
     def star(self, node: exp.Expr, scope: Scope) -> list[Column] | None:

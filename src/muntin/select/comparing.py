@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from sqlglot import exp
 
 from muntin.arrow import is_text, value_type
 from muntin.select.allowed import words
-from muntin.select.columns import Origin, origin_of
+from muntin.select.columns import Kind, Origin
 from muntin.select.places import NOWHERE, span_of, starts_of
 from muntin.select.syntax import DIALECT
 from muntin.select.values import is_wide
@@ -62,9 +63,6 @@ _REMEDIES = {
     _TIME: "write a time as TIMESTAMP '2026-01-01 10:00' (UTC)",
 }
 
-Kind = str | Origin | tuple["Kind", ...] | None
-"""A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -83,11 +81,11 @@ def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
     """Those of a resolved statement whose types are known once its tables are there."""
     found: dict[Comparison, None] = {}
     for node in tree.walk():
-        pairs = {(id(one), _kind(other)): (one, other) for one, other in _pairs(node)}
+        pairs = {(id(one), kind_of(other)): (one, other) for one, other in _pairs(node)}
         for (_, theirs), (one, other) in pairs.items():
-            mine = _kind(one)
+            mine = kind_of(one)
             for side, kind, against in ((one, mine, theirs), (other, theirs, mine)):
-                column = side.find(exp.Column)
+                column = None if side.find(exp.Query) else side.find(exp.Column)
                 if column is not None and kind is not None and against is not None:
                     place = span_of(column.this) or NOWHERE
                     word = text[place.start : place.start + place.length].strip('"')
@@ -114,6 +112,9 @@ def mismatch(
 
 def _pairs(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """What a node compares; of tuples their parts."""
+    if isinstance(node, exp.Join):
+        for name in node.args.get("using") or []:
+            yield name.meta["same"]
     first, *others = _operands(node) or (None,)
     for other in others:
         if isinstance(first, exp.Tuple) and isinstance(other, exp.Tuple):
@@ -137,11 +138,16 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return []
 
 
-def _kind(node: exp.Expr) -> Kind:
+def kind_of(node: exp.Expr) -> Kind:
+    """What is known of the type of an expression whose names are resolved."""
     while isinstance(node, (exp.Paren, exp.Neg, exp.Filter, exp.Window)):
         node = node.this
     if isinstance(node, exp.Column):
-        return origin_of(node)
+        return node.meta.get("kind")
+    if isinstance(node, exp.Subquery):
+        return kind_of(node.this)
+    if isinstance(node, exp.Select):  # of one column, where it is a value
+        return kind_of(node.expressions[0].unalias())
     if isinstance(node, exp.Boolean):
         return _TRUTH
     if isinstance(node, exp.Cast):
@@ -149,23 +155,31 @@ def _kind(node: exp.Expr) -> Kind:
     if isinstance(node, exp.DPipe):
         return _TEXT
     if isinstance(node, _ARITHMETIC):
-        of = (_kind(node.this), _kind(node.expression))
-        return (_NUMBER, *of) if isinstance(node, exp.Div) else of
+        of = _together(kind_of(node.this), kind_of(node.expression))
+        return _together(_NUMBER, of) if isinstance(node, exp.Div) else of
     if isinstance(node, exp.Case):
-        return _kind(node.args["ifs"][0].args["true"])
+        return kind_of(node.args["ifs"][0].args["true"])
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
         if name in _GIVES or not node.expressions:
             return _GIVES.get(name)
-        of_first = _kind(node.expressions[0])
+        if name == "if" and len(node.expressions) > 1:
+            return kind_of(node.expressions[1])
+        of_first = kind_of(node.expressions[0])
         if name in _SAME:
             return of_first
-        return (_NUMBER, of_first) if name in _NUMBERS else None
+        return _together(_NUMBER, of_first) if name in _NUMBERS else None
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
         return _TEXT if isinstance(node.parent, exp.Tuple) else None
     return _INTEGER if node.name.isdigit() else _NUMBER
+
+
+def _together(*kinds: Kind) -> Kind:
+    """A number of numbers, each once: else `n + n` of a query over a query would double them."""
+    parts = (kind if isinstance(kind, tuple) else (kind,) for kind in kinds)
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
 
 
 def _shown(node: exp.Expr) -> str:

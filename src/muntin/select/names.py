@@ -22,9 +22,9 @@ from muntin.select.columns import (
     Origin,
     Relation,
     Scope,
-    origin_of,
     shown_expression,
 )
+from muntin.select.comparing import kind_of
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import SourceItem, Statement, VectorItem, item_number, show_item
@@ -157,7 +157,7 @@ class _Resolution:
             column = Column(
                 self._named(node, index, written),
                 self.columns.pieces(inner, scope),
-                origin_of(inner),
+                kind_of(inner),
             )
             if isinstance(projection, exp.Alias):
                 scope.given[column.name.lower()] = column.pieces
@@ -233,6 +233,9 @@ class _Resolution:
                     remedy = "a vector has no other name: write FROM <summary>(<key>) AS a"
                 message = f"two FROM items are called '{source.alias}'"
                 raise self._error(clause.this, message, remedy, code="ambiguous")
+            for name in clause.args.get("using") or ():
+                sides = (next(iter(scope.with_column(name.name)), None), source)
+                name.meta["same"] = tuple(_of_source(name, side) for side in sides)
             scope.sources.append(source)
             reads += source.relation.reads
         return reads
@@ -253,7 +256,7 @@ class _Resolution:
         if relation is None:
             bound = self._bind(item, ctes)
             self.items[number] = bound
-            columns = (Column(c, origin=Origin(number, c)) for c in bound.columns)
+            columns = (Column(c, kind=Origin(number, c)) for c in bound.columns)
             relation = Relation(tuple(columns), 1)
         elif isinstance(item, SourceItem):
             node.this.replace(exp.to_identifier(item.name, quoted=True))
@@ -317,6 +320,14 @@ class _Resolution:
                 code="limit",
             )
         return Relation(columns, reads)
+
+
+def _of_source(name: exp.Identifier, source: FromSource | None) -> exp.Column:
+    """A column that USING names, as one of its two sources has it."""
+    column = exp.Column(this=name.copy())
+    known = None if source is None else source.column(name.name)
+    column.meta["kind"] = None if known is None else known.kind
+    return column
 
 
 def _position(node: exp.Expr) -> int | None:
