@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import Ragged, frozen, lists, numbers
 from muntin.segments.kernels.streams import CODED_SHARE
-from muntin.segments.streams import _ENTRIES, ALIKE, DIFFERENCES_MIN, StreamReader, StreamWriter
+from muntin.segments.streams import (
+    _ENTRIES,
+    ALIKE,
+    CODED,
+    CODED_BY_KEY,
+    DIFFERENCES_MIN,
+    ENTRY_BYTES,
+    StreamReader,
+    StreamWriter,
+)
 from muntin.summaries.order_keys import to_keys
 
 LEFT = 1 << 20
@@ -136,6 +145,122 @@ def test_codes_that_lie_are_refused() -> None:
             assert np.array_equal(read(lying, payload, 40).items, rows.items)
 
 
+KEYED: dict[str, Any] = {"items": ("int64", False, 3, False)}
+
+
+def few_of_each_key(seed: int, rows: int, keys: int, own: int, most: int) -> tuple[Ragged, Any]:
+    """Lists of 0 to 3 items, of which a key has some only."""
+    rng = np.random.default_rng(seed)
+    there = np.unique(rng.integers(-(1 << 40), 1 << 40, 5 * own))
+    of_key = [rng.choice(there, own) for _ in range(keys)]
+    key_of = frozen(rng.integers(0, keys, rows))
+    sizes = rng.integers(0, most, rows)
+    items = [np.sort(rng.choice(of_key[k], n)) for k, n in zip(key_of, sizes, strict=True)]
+    return ragged(sizes, np.concatenate(items)), key_of
+
+
+def with_keys(column: Ragged, key_of: Any) -> tuple[bytearray, bytes]:
+    writer = StreamWriter()
+    writer.columns({"items": column}, KEYED, frozen(np.ones(len(key_of), np.int64)), key_of)
+    directory, payload = writer.written()
+    return bytearray(directory), payload
+
+
+def read_with_keys(directory: bytes | bytearray, payload: bytes, key_of: Any) -> Any:
+    reader = StreamReader(memoryview(directory), memoryview(payload))
+    events = frozen(np.ones(len(key_of), np.int64))
+    found = reader.columns(events, KEYED, LEFT, key_of)["items"]
+    reader.done()
+    return found
+
+
+@given(
+    seed=st.integers(0, 99),
+    rows=st.sampled_from([1, 50, 3_000]),
+    keys=st.integers(1, 20),
+    own=st.integers(1, 60),
+    most=st.integers(2, 6),
+)
+def test_lists_of_keys_come_back(seed: int, rows: int, keys: int, own: int, most: int) -> None:
+    column, key_of = few_of_each_key(seed, rows, keys, own, most)
+    found = lists(read_with_keys(*with_keys(column, key_of), key_of), rows)
+    assert np.array_equal(found.starts, column.starts)
+    assert np.array_equal(found.items, column.items)
+
+
+def test_few_items_of_each_key_take_less_than_all_that_there_are() -> None:
+    column, key_of = few_of_each_key(1, 20_000, 40, 120, 3)
+    assert with_keys(column, key_of)[0][ENTRY_BYTES + 3] == CODED_BY_KEY
+    assert len(with_keys(column, key_of)[1]) < 0.9 * len(written(column)[1])
+    one_key = frozen(np.zeros(20_000, np.int64))
+    assert with_keys(column, one_key)[0][ENTRY_BYTES + 3] == CODED
+
+
+def test_codes_of_keys_that_lie_are_refused() -> None:
+    column, key_of = few_of_each_key(2, 5_000, 10, 60, 3)
+    honest, payload = with_keys(column, key_of)
+    assert honest[ENTRY_BYTES + 3] == CODED_BY_KEY
+
+    def read_changed(stream: int, change: Any) -> None:
+        writer = StreamWriter()
+        writer.columns({"items": column}, KEYED, frozen(np.ones(5_000, np.int64)), key_of)
+        line, values, form, spare = writer._streams[stream]
+        writer._streams[stream] = line, frozen(change(values.copy())), form, spare
+        read_with_keys(*writer.written(), key_of)
+
+    def first(value: int) -> Any:
+        return lambda values: np.concatenate([[value], values[1:]])
+
+    for stream, change, message in (
+        (1, first(60), "its key does not have"),
+        (1, first(-1), "its key does not have"),
+        (1, lambda v: v[:-1], "numbers where"),
+        (3, lambda v: v[:-1], "none of the different"),
+        (4, first(1 << 40), "more different items than"),
+        (4, first(-1), "more different items than"),
+        (4, lambda v: v[:-1], "numbers where"),
+        (5, first(1 << 40), "none of the different"),
+        (5, first(-(1 << 40)), "none of the different"),
+    ):
+        with pytest.raises(CorruptSummary, match=message):
+            read_changed(stream, change)
+    for coded in (0, 1, 2, 4, 255):
+        lying = honest.copy()
+        lying[ENTRY_BYTES + 3] = coded
+        with pytest.raises(CorruptSummary):
+            read_with_keys(lying, payload, key_of)
+    with pytest.raises(CorruptSummary, match="3 streams behind"):
+        read(honest, payload, 5_000)
+
+
+@given(st.integers(0, 99), st.integers(1_000, 3_000), st.sampled_from([1, 255]), st.data())
+def test_numbers_of_which_most_are_alike_come_back(seed: int, n: int, low: int, data: Any) -> None:
+    """Two bytes in one, of the last plane: also of an odd number of them, and behind another."""
+    rng = np.random.default_rng(seed)
+    high = rng.choice([0, 1, data.draw(st.sampled_from([2, 15, 16]))], n, p=[0.8, 0.15, 0.05])
+    values = high * (low + 1) // 2 * 2 + rng.integers(0, low, n)
+    writer = StreamWriter()
+    writer.numbers(values)
+    directory, payload = map(memoryview, writer.written())
+    assert np.array_equal(StreamReader(directory, payload).numbers(n), values)
+    if directory[2] == 2:
+        lying = bytearray(directory)
+        for compressed in (1, 3):
+            lying[2] = compressed
+            with pytest.raises(CorruptSummary):
+                StreamReader(memoryview(lying), payload).numbers(n)
+
+
+def test_two_bytes_in_one_take_less() -> None:
+    rng = np.random.default_rng(1)
+    rare = rng.random(20_000) < 0.05
+    writer = StreamWriter()
+    writer.numbers(rare.astype(np.int64))
+    directory, payload = writer.written()
+    assert directory[2] == 2
+    assert len(payload) < 0.7 * 20_000 / 8
+
+
 FORMS: dict[str, Any] = {
     "nulls": ("int64", False, 1, False),
     "items": ("int64", False, 3, False),
@@ -167,10 +292,10 @@ def test_numbers_that_are_those_of_others_come_back(
         "total": frozen(total),
     }
     writer = StreamWriter()
-    writer.columns(states, FORMS, events)
+    writer.columns(states, FORMS, events, frozen(np.zeros(rows, np.int64)))
     directory, payload = map(memoryview, writer.written())
     reader = StreamReader(directory, payload)
-    found = reader.columns(events, FORMS, LEFT)
+    found = reader.columns(events, FORMS, LEFT, frozen(np.zeros(rows, np.int64)))
     reader.done()
     assert np.array_equal(numbers(found["nulls"]), absent if absent.any() else [])
     assert np.array_equal(found["total"], total)
@@ -189,7 +314,8 @@ def test_sizes_that_are_known_take_no_bytes(like: int, form: int) -> None:
         ragged(sizes, np.zeros(sizes.sum())) for sizes in (others, [events, others][like])
     )
     writer = StreamWriter()
-    writer.columns({"nulls": None, "items": first, "weights": last, "total": None}, FORMS, events)
+    states = {"nulls": None, "items": first, "weights": last, "total": None}
+    writer.columns(states, FORMS, events, events)
     lines = np.frombuffer(writer.written()[0], _ENTRIES)
     assert lines["width"][[1, 4]].tolist() == [2, 0]
     assert lines["form"][[1, 4]].tolist() == [0, form]

@@ -92,7 +92,7 @@ def encode(segment: Segment) -> bytes:
         nbytes += sum(write_keys(rest, keys, texts) for keys in table.dictionaries)
         rest.lists(Ragged(table.starts, table.key), False, sizes)
         rest.numbers(table.events, *_alike(segment.events, len(table)))
-        rest.columns(table.states, forms, table.events)
+        rest.columns(table.states, forms, table.events, table.key)
     if nbytes > DECODED_BYTES_MAX // 2:
         raise BadArgument(
             f"{segment.rows:,} rows of {segment.algebra.kind} take {nbytes:,} bytes in one piece; "
@@ -404,7 +404,7 @@ def _read_table(
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows, *_alike(all_events, rows))
-    states = reader.columns(events, forms, left)
+    states = reader.columns(events, forms, left, key.items)
     return Table(keys, slices, starts, key.items, events, states, *items)
 
 

@@ -8,9 +8,15 @@ same numbers give the same bytes (of one release of zstd):
     differences  to numbers that were written before, where most are equal: the items of a row are
                  often as many as its events
 
+Each byte's place is compressed alone. Of the last place, whose bytes are few and unequal, two share
+one where that is shorter (`compressed` is 2 then): zstd writes none in less than a bit.
+
 Lists (the items of rows, the keys of slices) are three streams: sizes, first items, and steps
 from item to item, which are small where lists are sorted. Items that come again and again are
-written as their numbers among the different ones, which are a fourth stream then.
+written as their numbers among the different ones, which are a fourth stream then. Where lists are
+short, a key's items are some of these only, of which few come often: each is written as its number
+among those of its key. The second stream is empty then; a fifth and sixth have, of each key, how
+many there are, and which.
 """
 
 from __future__ import annotations
@@ -29,6 +35,10 @@ LEVEL = 1
 COMPRESS_BYTES_MIN = 256  # below, zstd takes longer to begin than it saves
 PLANE_BYTES_MIN = 1024  # below, bytes of different places are compressed together
 DIFFERENCES_MIN = 64  # fewer numbers are written as they are
+CODED, CODED_BY_KEY = 1, 3  # of a list's items: so many streams follow its three
+HALF = 16  # bytes below may share one with another
+SHORT_ITEMS = 2  # of a list in the mean, at most, where each key's items are coded of their own
+KEY_SHARE = 3  # items for each different one of a key, at least, in the mean, where that is done
 SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale, or ALIKE + that of others
@@ -54,8 +64,8 @@ class StreamWriter:
     def __init__(self) -> None:
         self._streams: list[tuple[int, np.ndarray, int, bool]] = []
         """Line in the directory; numbers or bytes; form; whether zeros stay away."""
-        self._coded: list[int] = []
-        """Lines of first items that are codes."""
+        self._coded: dict[int, int] = {}
+        """Lines of first items that are codes: `CODED`, `CODED_BY_KEY`."""
         self._count = 0
 
     def numbers(self, values: np.ndarray, *known: np.ndarray) -> None:
@@ -70,7 +80,9 @@ class StreamWriter:
         """uint8[n]"""
         self._put(values)
 
-    def columns(self, states: States, forms: Mapping[str, Form], events: np.ndarray) -> None:
+    def columns(
+        self, states: States, forms: Mapping[str, Form], events: np.ndarray, key_of: np.ndarray
+    ) -> None:
         """Columns of states; see `StreamReader.columns`. Zeros are not written."""
         known = [events]
         for name, (dtype, doubles, streams, _) in forms.items():
@@ -78,7 +90,7 @@ class StreamWriter:
             if column is None:
                 self._count += streams
             elif isinstance(column, Ragged):
-                self.lists(column, doubles, *known)
+                self.lists(column, doubles, *known, key_of=key_of)
                 known[1:] = [column.sizes]
             elif not doubles and dtype != "uint8":
                 values, form = _differences(column, known)
@@ -92,8 +104,14 @@ class StreamWriter:
             else:
                 self.raw(column)
 
-    def lists(self, column: Ragged, keys: bool = False, *known: np.ndarray) -> None:
-        """Sizes, then first items and steps; bytes as they are."""
+    def lists(
+        self,
+        column: Ragged,
+        keys: bool = False,
+        *known: np.ndarray,
+        key_of: np.ndarray | None = None,
+    ) -> None:
+        """Sizes, then first items and steps; bytes as they are. `key_of`: int64[lists]."""
         sizes = column.sizes
         self.numbers(sizes, *known)
         items, form = column.items, PLAIN
@@ -111,12 +129,23 @@ class StreamWriter:
             self._put(firsts, form)
             self.numbers(steps)
             return
-        kernels.split_lists(column.starts, frozen(codes), firsts, steps)
-        self._coded.append(self._count)
-        self.numbers(firsts)
-        self.numbers(steps)
         values[1:] -= values[:-1].copy()
+        own = None
+        if key_of is not None and len(items) <= SHORT_ITEMS * lists:
+            own = _coded_by_key(codes, column.starts, key_of)
+        self._coded[self._count] = CODED if own is None else CODED_BY_KEY
+        if own is None:
+            kernels.split_lists(column.starts, frozen(codes), firsts, steps)
+            self.numbers(firsts)
+            self.numbers(steps)
+            self._put(values, form)
+            return
+        sizes, numbers = own
+        self.numbers(codes)
+        self.numbers(steps[:0])
         self._put(values, form)
+        self.numbers(sizes)
+        self.numbers(np.diff(numbers, prepend=0))
 
     def _put(self, values: np.ndarray, form: int = PLAIN, spare: bool = False) -> None:
         self._streams.append((self._count, values, form, spare))
@@ -138,18 +167,20 @@ class StreamWriter:
                 size = int(lines["numbers"][i])  # of a plane: bytes of one place are alike
                 if size < PLANE_BYTES_MIN:
                     size = end - begin
-                packed = b"".join(
+                frames = [
                     _codec.compress(view[plane : plane + size], asbytes=True)
                     for plane in range(begin, end, size)
-                )
+                ]
+                as_halves = _halved(planes[end - size : end], frames)
+                packed = b"".join(frames)
                 if len(packed) < end - begin:
-                    lines["compressed"][i], lines["stored"][i] = 1, len(packed)
+                    lines["compressed"][i], lines["stored"][i] = 1 + as_halves, len(packed)
                     payload += [view[at:begin], packed]
                     at = end
             if at < ends[-1]:
                 payload.append(view[at:])
             directory[[*places]] = lines
-        directory["coded"][self._coded] = 1
+        directory["coded"][[*self._coded]] = [*self._coded.values()]
         return directory.tobytes(), b"".join(payload)
 
     def _batches(self) -> Iterator[list[tuple[int, np.ndarray, int, bool]]]:
@@ -165,6 +196,19 @@ class StreamWriter:
             yield batch
 
 
+def _halved(plane: np.ndarray, frames: list[bytes]) -> bool:
+    """Put two bytes of the last plane in one, where that is shorter."""
+    if len(plane) < PLANE_BYTES_MIN or plane.max() >= HALF:
+        return False
+    halves = np.empty(-(-len(plane) // 2), np.uint8)
+    kernels.to_halves(plane, halves)
+    frame = _codec.compress(halves, asbytes=True)
+    shorter = len(frame) < len(frames[-1])
+    if shorter:
+        frames[-1] = frame
+    return shorter
+
+
 def _narrowed(streams: tuple[np.ndarray, ...], spare: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """The bytes of streams, and their lines in the directory but for the forms."""
     first = streams[0]
@@ -178,6 +222,19 @@ def _narrowed(streams: tuple[np.ndarray, ...], spare: np.ndarray, lines: np.ndar
     lines["width"], lines["base"], lines["numbers"] = widths, bases, counts
     lines["stored"] = widths * counts
     return planes
+
+
+def _coded_by_key(
+    codes: np.ndarray, starts: np.ndarray, key_of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """How many codes each key has, and which; `codes` become places among them. None where that
+    would not be shorter."""
+    sizes = np.empty(int(key_of.max()) + 1, np.int64)
+    numbers = np.empty(len(codes) // KEY_SHARE, np.int64)
+    if len(sizes) == 1 or len(sizes) > len(numbers):
+        return None
+    used = kernels.coded_by_key(codes, starts, frozen(key_of), sizes, numbers)
+    return (sizes, numbers[:used]) if used >= 0 else None
 
 
 def _differences(values: np.ndarray, known: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
@@ -270,7 +327,9 @@ class StreamReader:
             raise CorruptSummary("segment: bytes that are written as numbers")
         return frozen(planes.copy())  # a view would hold the payload of all streams
 
-    def columns(self, events: np.ndarray, forms: Mapping[str, Form], left: int) -> States:
+    def columns(
+        self, events: np.ndarray, forms: Mapping[str, Form], left: int, key_of: np.ndarray
+    ) -> States:
         """The columns of states of rows of so many events, with lists of `left` bytes at most each.
 
         Numbers of a row may be written as what they are more than its events that are no nulls, or
@@ -286,7 +345,7 @@ class StreamReader:
                     raise CorruptSummary("segment: a column that is absent has streams")
                 states[name] = frozen(np.zeros(rows, dtype)) if required else None
             elif streams > 1:
-                column = self.lists(rows, dtype, doubles, left, *known)
+                column = self.lists(rows, dtype, doubles, left, *known, key_of=key_of)
                 states[name] = column if len(column.items) else None
                 known[1:] = [column.sizes]
             elif dtype == "uint8":
@@ -301,7 +360,15 @@ class StreamReader:
                     known = [events - column]
         return states
 
-    def lists(self, rows: int, dtype: str, keys: bool, left: int, *known: np.ndarray) -> Ragged:
+    def lists(
+        self,
+        rows: int,
+        dtype: str,
+        keys: bool,
+        left: int,
+        *known: np.ndarray,
+        key_of: np.ndarray | None = None,
+    ) -> Ragged:
         sizes = self.numbers(rows, *known)
         starts = laid_out(sizes, left // np.dtype(dtype).itemsize)
         if starts is None:
@@ -310,21 +377,25 @@ class StreamReader:
         if dtype == "uint8":
             return Ragged(starts, self.raw(total))
         filled = int(np.count_nonzero(sizes))
-        is_coded = self._next < len(self._lines) and self._lines[self._next][_CODED]
-        firsts, form = self._take(filled)
-        steps = self.numbers(total - filled)
-        items = np.empty(total, np.int64)
-        kernels.join_lists(starts, frozen(firsts), steps, items)
-        if is_coded:
+        coded = self._next < len(self._lines) and self._lines[self._next][_CODED]
+        by_key = coded == CODED_BY_KEY
+        if coded not in (0, CODED, CODED_BY_KEY) or (by_key and key_of is None):
+            raise CorruptSummary(f"segment: codes with {coded} streams behind them")
+        firsts, form = self._take(total if by_key else filled)
+        steps = self.numbers(0 if by_key else total - filled)
+        items = np.array(firsts) if by_key else np.empty(total, np.int64)
+        if not by_key:
+            kernels.join_lists(starts, frozen(firsts), steps, items)
+        if coded:
             if form != PLAIN:
                 raise CorruptSummary("segment: codes that are written as decimals")
-            form = self._uncode(items)
+            form = self._uncode(items, starts, key_of if by_key else None)
         if form != PLAIN and not keys:
             raise CorruptSummary("segment: integers that are written as decimals")
         return Ragged(starts, frozen(_undecimal(frozen(items), form, keys)))
 
-    def _uncode(self, items: np.ndarray) -> int:
-        """Items in place of their codes; the form that they are in."""
+    def _uncode(self, items: np.ndarray, starts: np.ndarray, key_of: np.ndarray | None) -> int:
+        """Items in place of their codes (those of each key); the form that they are in."""
         size = self._lines[self._next][_NUMBERS] if self._next < len(self._lines) else 0
         if not 0 < size <= len(items):
             raise CorruptSummary(f"segment: {size} different items among {len(items)}")
@@ -332,6 +403,13 @@ class StreamReader:
         values = np.cumsum(steps)
         if (values[1:] <= values[:-1]).any():
             raise CorruptSummary("segment: the different items of lists do not ascend")
+        if key_of is not None:
+            key_starts = laid_out(self.numbers(int(key_of.max()) + 1), len(items))
+            if key_starts is None:
+                raise CorruptSummary("segment: keys have more different items than lists have")
+            numbers = frozen(np.cumsum(self.numbers(int(key_starts[-1]))))
+            if not kernels.decoded_by_key(starts, key_of, key_starts, numbers, items):
+                raise CorruptSummary("segment: a list has an item that its key does not have")
         if not kernels.decoded(frozen(values), items):
             raise CorruptSummary("segment: a list has an item that is none of the different ones")
         return form
@@ -361,14 +439,24 @@ class StreamReader:
         size = count * min(width, 8)
         piece = self._payload[self._at : self._at + stored]
         self._at += stored
-        if len(piece) != stored or (not compressed and stored != size):
+        as_halves = compressed == 2
+        if (
+            len(piece) != stored
+            or (not compressed and stored != size)
+            or compressed > 2
+            or (as_halves and not width)
+        ):
             raise CorruptSummary("segment: a stream is cut, or too long")
         if compressed:
             try:
-                piece = _codec.decompress(piece, decompressed_size=size)
+                piece = _codec.decompress(piece, decompressed_size=size - as_halves * (count // 2))
             except (OSError, ValueError) as problem:
                 raise CorruptSummary(f"segment: a stream does not decompress ({problem})") from None
-        return frozen(np.frombuffer(piece, np.uint8)), (form, width, base)
+        planes = frozen(np.frombuffer(piece, np.uint8))
+        if as_halves:
+            halves, planes = planes, np.empty(size, np.uint8)
+            kernels.from_halves(halves, count, planes)
+        return frozen(planes), (form, width, base)
 
     def _line(self) -> tuple[int, ...]:
         """The next stream's line of the directory."""

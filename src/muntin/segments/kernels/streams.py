@@ -10,6 +10,7 @@ from muntin.summaries.kernels.sorting import sort_pairs
 CODED_SHARE = 8  # items for each different one, at least, where they are written as codes
 CODED_MAX = 1 << 16  # different items: two bytes each
 PROBES_MAX = 8  # for an item, in the mean
+CODE_BITS = 32
 
 
 @kernel()
@@ -113,6 +114,24 @@ def widen_streams(payload, forms, widths, compressed, coded, bases, counts, stor
 
 
 @kernel()
+def to_halves(plane, halves):
+    """Two numbers below 16 a byte."""
+    for i in range(plane.shape[0] // 2):
+        halves[i] = plane[2 * i] | (plane[2 * i + 1] << 4)
+    if plane.shape[0] % 2:
+        halves[-1] = plane[-1]
+
+
+@kernel()
+def from_halves(halves, count, planes):
+    """The inverse for the last `count` of all bytes; those before are as they are."""
+    first = planes.shape[0] - count
+    planes[:first] = halves[:first]
+    for i in range(count):
+        planes[first + i] = (halves[first + i // 2] >> (4 * (i % 2))) & 15
+
+
+@kernel()
 def split_lists(starts, items, firsts, steps):
     """The first item of each list, and each later one less the one before (wrapping)."""
     lists = 0
@@ -173,6 +192,72 @@ def coded(items, firsts, steps, codes):
     for i in range(codes.shape[0]):  # from the order of coming to that of the values
         codes[i] = rank[codes[i]]
     return values
+
+
+@kernel()
+def coded_by_key(codes, starts, key_of, sizes, numbers):
+    """Codes in place of codes: each as its place in a list that its key has of its own.
+
+    key_of : int64[lists], the key of each
+    sizes : int64[keys], of the keys' lists
+    numbers : int64[most], those lists, one after the other. What comes often is in front, so that
+      few bytes are used often; of what comes about as often (to a factor of two), the lesser code
+
+    Returns the length of all; -1 where they are more than `numbers` holds, and nothing has changed.
+    """
+    n = codes.shape[0]
+    pairs = np.empty(n, np.int64)
+    places = np.arange(n)
+    for i in range(key_of.shape[0]):
+        for j in range(starts[i], starts[i + 1]):
+            pairs[j] = (key_of[i] << CODE_BITS) | codes[j]
+    sort_pairs(pairs, places)
+    begins = np.empty(numbers.shape[0] + 1, np.int64)
+    runs = 0
+    for i in range(n):
+        if i == 0 or pairs[i] != pairs[i - 1]:
+            if runs == numbers.shape[0]:
+                return -1
+            begins[runs] = i
+            runs += 1
+    begins[runs] = n
+    sizes[:] = 0
+    first = filled = 0
+    while first < runs:
+        key = pairs[begins[first]] >> CODE_BITS
+        start, end, most = filled, first, 1
+        while end < runs and pairs[begins[end]] >> CODE_BITS == key:
+            most = max(most, begins[end + 1] - begins[end])
+            end += 1
+        least = 1
+        while 2 * least <= most:
+            least *= 2
+        while least:
+            for run in range(first, end):
+                if least <= begins[run + 1] - begins[run] < 2 * least:
+                    numbers[filled] = pairs[begins[run]] & ((1 << CODE_BITS) - 1)
+                    for i in range(begins[run], begins[run + 1]):
+                        codes[places[i]] = filled - start
+                    filled += 1
+            least >>= 1
+        sizes[key] = filled - start
+        first = end
+    return filled
+
+
+@kernel()
+def decoded_by_key(starts, key_of, key_starts, numbers, codes):
+    """The inverse; False where a code is none of its key's."""
+    keys = np.uint64(key_starts.shape[0] - 1)
+    for i in range(key_of.shape[0]):
+        if np.uint64(key_of[i]) >= keys:
+            return False
+        own = numbers[key_starts[key_of[i]] : key_starts[key_of[i] + 1]]
+        for j in range(starts[i], starts[i + 1]):
+            if np.uint64(codes[j]) >= np.uint64(own.shape[0]):
+                return False
+            codes[j] = own[codes[j]]
+    return True
 
 
 @kernel()
