@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from muntin.errors import BadArgument, SourceError, UnknownName
-from muntin.exporting import export, exporter
+from muntin.exporting import delta, export, exporter
 from muntin.exporting.parquet import ParquetFolder
 from muntin.exporting.target import Overtaken
 from muntin.ledger.sqlite import SqliteLedger
@@ -26,6 +27,7 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import SECOND, START, events, gather, pipeline
+from tests.s3_server import KEYS, LOOPBACK
 
 MINUTE = {"kind": "tumbling", "length": "1 minute"}
 SUMMARIES = {
@@ -261,7 +263,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path):
 
 KILLED = """
 import sys
-from muntin.exporting import export, exporter
+from muntin.exporting import delta, export, exporter
 from muntin.ledger.sqlite import SqliteLedger
 exporter.COMMIT_BYTES = -1
 print("begun", flush=True)
@@ -339,6 +341,19 @@ def test_sketches_that_others_made_come_in(tmp_path):
     assert abs(found["value"] - 4000) < 200
     assert asked.bounds["delays"]["nulls"] == 2
     ingest.close()
+
+
+def test_a_store_that_takes_connections_and_says_nothing_is_given_up(ingest, monkeypatch):
+    """deltalake would ask again for three minutes."""
+    monkeypatch.setattr(delta, "_SOON", {**delta._SOON, "retry_timeout": "1s", "timeout": "1s"})
+    with socket.create_server((LOOPBACK, 0)) as store:
+        url = f"http://{LOOPBACK}:{store.getsockname()[1]}"
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true"}.items():
+            monkeypatch.setenv(name, value)
+        began = time.monotonic()
+        with pytest.raises(SourceError, match=r"cannot export to 's3://bucket/t': .*timed out"):
+            export(ingest.ledger, "fares", "delta", "s3://bucket/t")
+        assert time.monotonic() - began < 20
 
 
 def test_what_others_raise_is_one_line_that_names_the_place(ingest, place, tmp_path, monkeypatch):

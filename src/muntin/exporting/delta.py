@@ -16,6 +16,9 @@ from muntin.exporting.target import ABOUT, KNOWN, Overtaken, about_of
 _ONE_TRY = CommitProperties(max_commit_retries=0)
 """So that a version that another export has written is not passed over."""
 
+_SOON = {"retry_timeout": "15s"}
+"""How long a store is asked again; deltalake would do so for three minutes."""
+
 _ODD = frozenset("%[\\]^|")
 
 
@@ -34,7 +37,7 @@ class DeltaLake:
 
     def known(self) -> Iterator[pa.RecordBatch]:
         try:
-            self._table = DeltaTable(self._place)
+            self._table = DeltaTable(self._place, storage_options=_SOON)
         except TableNotFoundError:
             if Path(self._place, "part-00000001.parquet").exists():  # who reads files reads both
                 raise BadArgument(
@@ -59,10 +62,11 @@ class DeltaLake:
                     rows.schema,
                     mode="error",
                     configuration={ABOUT: about_of(rows.schema)},
+                    storage_options=_SOON,
                     raise_if_key_not_exists=False,
                 )
             except DeltaError as problem:
-                if not DeltaTable.is_deltatable(self._place):
+                if not DeltaTable.is_deltatable(self._place, _SOON):
                     raise
                 raise Overtaken(str(problem)) from problem
         elif ABOUT not in table.metadata().configuration:
