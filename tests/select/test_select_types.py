@@ -108,6 +108,35 @@ def _text(us: int) -> str:
     return instant_text(us)
 
 
+def test_a_key_that_has_counted_nothing_yet_is_of_any_type() -> None:
+    ledger = temporary()
+    spec = {"name": "p", "time": "time", "pane": "1 s", "summaries": {"m": {"keys": ["num"]}}}
+    for number, keys in enumerate((["num"], ["num", ["at", "s"]])):  # then it is restarted
+        spec["summaries"] = {"m": {"keys": keys, "indicators": []}}
+        ingest = Ingest(Pipeline.of(spec), ledger, query_id="q", mode="continue")
+        if not number:
+            ingest.take(0, gather([_events(0)]))
+        ingest.close()
+    session = Session(ledger)
+    item = "m(at, s) FOR ALL"
+    for text, expected in (
+        (f"SELECT hour(at), upper(s), count FROM {item} WHERE at < '2026-01-01'", []),
+        (
+            f"SELECT max(hour(at)), coalesce(max(contains('x', s)), false) FROM {item}",
+            [[None, False]],
+        ),
+        (f"SELECT at + INTERVAL 1 DAY, date_trunc('day', at), s || 'x' FROM {item}", []),
+        (
+            f"SELECT num, hour(at) FROM m(num) FOR ALL LEFT JOIN {item} AS k ON num = length(s) "
+            "ORDER BY 1 DESC LIMIT 1",
+            [[10, None]],
+        ),
+    ):
+        assert session.sql(text).rows == expected, text
+    with pytest.raises(SelectError, match="Could not choose a best candidate"):
+        session.sql(f"SELECT hour(at), trunc('x', s) FROM {item}")
+
+
 def test_keys_of_an_empty_window_compare_as_keys_do(session: Session) -> None:
     nothing = f"m(num) {NOTHING}"
     both = f"SELECT num FROM m(num) FOR ALL UNION ALL SELECT num FROM {nothing}"

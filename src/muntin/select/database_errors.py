@@ -78,12 +78,17 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         if "regexp_" not in plan.text.lower():
             message = _LIKE.sub(lambda found: "ILIKE(" if found[1] else "LIKE(", message)
         remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
-    elif "could not choose a best candidate" in lower:  # of a column that holds nothing yet, too
+    elif is_ambiguous(error):
         message = message.split(". In order")[0]
         remedy = "say what its arguments are, e.g. x::DOUBLE or x::TIMESTAMP"
     place = _place_of(_COLUMN, message, plan) or _place_in(error, plan)
     place = place or _place_of(_QUOTED, message, plan) or _place_of_call(message, plan) or NOWHERE
     return problem_at(plan.text, place, _OWN_NAME.sub("", message)[:500], remedy, code)
+
+
+def is_ambiguous(error: DatabaseError) -> bool:
+    """A function has arguments of no type, such as a column that holds nothing yet."""
+    return "could not choose a best candidate" in str(error).lower()
 
 
 def _place_in(error: DatabaseError, plan: CheckedStatement) -> Span | None:

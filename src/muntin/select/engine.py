@@ -28,7 +28,7 @@ from muntin.select.catalog import (
 )
 from muntin.select.comparing import mismatch
 from muntin.select.database import Database, DatabaseError
-from muntin.select.database_errors import converted
+from muntin.select.database_errors import converted, is_ambiguous
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
@@ -36,7 +36,7 @@ from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted
 from muntin.select.tables import TableCache, shape_of, table_of
-from muntin.select.values import conformed, is_wide, plain_table
+from muntin.select.values import conformed, is_wide, plain_table, typed_ways
 from muntin.select.window_clause import show_window
 from muntin.times import instant_text, now_us
 
@@ -179,13 +179,27 @@ class Engine:
             known = map(_source, names, tables)
             return with_sources(plan.sql, ["" if r is None else next(known) for r in reads])
 
-        return self._database.run(
-            sql,
-            tables,
-            parameters=None if moment is None else {NOW: moment},
-            texts=True,
-            seconds=self.limits.seconds,
-        )
+        def run(tables: list[pa.Table]) -> pa.Table:
+            return self._database.run(
+                sql,
+                tables,
+                parameters=None if moment is None else {NOW: moment},
+                texts=True,
+                seconds=self.limits.seconds,
+            )
+
+        try:
+            return run(tables)
+        except DatabaseError as error:
+            if not is_ambiguous(error):
+                raise
+            for typed in typed_ways(tables):
+                try:
+                    return run(typed)
+                except DatabaseError as other:
+                    if other.kind != error.kind:
+                        raise
+            raise
 
     def close(self) -> None:
         """Give back DuckDB's memory and the watchdog's thread."""

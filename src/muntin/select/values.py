@@ -5,10 +5,11 @@ those of a result as clients read them, plain types in Arrow and plain values in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,7 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
 
 
 _DAY_US = 86_400_000_000
+_TYPED_MAX = 4  # columns of no type of which all types are tried
 _YEARS_US = (instant_us("0001-01-01"), instant_us("9999-12-31T23:59:59.999999"))
 _YEARS_DAYS = (_YEARS_US[0] // _DAY_US, _YEARS_US[1] // _DAY_US)
 
@@ -130,6 +132,24 @@ def readable_by_polars(table: pa.Table) -> pa.Table:
             text = pa.array(json_column(table.column(at)), pa.string())
             table = table.set_column(at, field.name, text)
     return table
+
+
+def typed_ways(tables: Sequence[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Tables in which columns of no type, all null, have each of those types that a function may
+    want of them: a key that was added at run time has none before it has counted."""
+    untyped = [
+        (at, number, field.name)
+        for at, table in enumerate(tables)
+        for number, field in enumerate(table.schema)
+        if pa.types.is_null(field.type)
+    ]
+    for kinds in product((pa.timestamp("us"), pa.string()), repeat=min(len(untyped), _TYPED_MAX)):
+        typed = list(tables)
+        for (at, number, name), kind in zip(untyped, kinds, strict=False):
+            column = pa.nulls(len(typed[at]), kind)
+            typed[at] = typed[at].set_column(number, name, column)
+        if untyped:
+            yield typed
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
