@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -145,16 +148,31 @@ def test_threads_at_once(engine: Engine) -> None:
             done.result()
 
 
+SLOW = (
+    "SELECT count(*) FROM " + ", ".join(f"orders(driver, area) a{i}" for i in range(14))
+    + " WHERE " + " + ".join(f"a{i}.count" for i in range(14)) + " < 0"
+)  # fmt: skip
+
+
+def test_ctrl_c_stops_a_statement_at_once() -> None:
+    engine = Engine(catalog(), Limits(seconds=60))
+    for before in (0.1, 1):
+        threading.Timer(before, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            engine.sql(SLOW)
+        took = time.monotonic() - begun
+        assert took < 20
+        assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+    engine.close()
+
+
 def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
     engine = Engine(catalog(), Limits(seconds=2))
-    slow = (
-        "SELECT count(*) FROM " + ", ".join(f"orders(driver, area) a{i}" for i in range(14))
-        + " WHERE " + " + ".join(f"a{i}.count" for i in range(14)) + " < 0"
-    )  # fmt: skip
 
     def stopped() -> str:
         with pytest.raises(SelectError) as caught:
-            engine.sql(slow)
+            engine.sql(SLOW)
         return caught.value.code
 
     with ThreadPoolExecutor(3) as pool:

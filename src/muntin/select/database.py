@@ -10,13 +10,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -67,6 +70,7 @@ class Database:
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
         self._watchdog = _Watchdog()
+        self._helper: tuple[int, ThreadPoolExecutor] | None = None  # of the main thread
 
     def run(
         self,
@@ -96,7 +100,8 @@ class Database:
                         with connection.placed(tables) as names:
                             text = sql(*names)
                             checked = names if texts else None
-                            return self._read(connection.statement(text, parameters, checked))
+                            read = partial(self._read, connection, text, parameters, checked)
+                            return self._beside(read, connection.cursor)
                     # what a stream of Arrow batches meets on its way comes as an OSError
                     except (duckdb.Error, OSError, pa.ArrowException) as error:
                         if _INVALIDATED not in str(error):
@@ -116,8 +121,29 @@ class Database:
                 self._root = None
                 self._idle = []
 
-    def _read(self, statement: Any) -> pa.Table:
-        reader = statement.to_arrow_reader(_BATCH_ROWS)
+    def _beside(self, read: Callable[[], pa.Table], cursor: Any) -> pa.Table:
+        """In the main thread, beside it: Ctrl-C is told there only once DuckDB has done."""
+        if threading.current_thread() is not threading.main_thread():
+            return read()
+        if self._helper is None or self._helper[0] != os.getpid():  # a fork has no threads
+            self._helper = os.getpid(), ThreadPoolExecutor(1, "muntin-select")
+        reading = self._helper[1].submit(read)
+        try:
+            return reading.result()
+        except BaseException:
+            while not reading.done():
+                cursor.interrupt()
+                wait([reading], 0.05)
+            raise
+
+    def _read(
+        self,
+        connection: _Connection,
+        sql: str,
+        parameters: Mapping[str, Any] | None,
+        tables: Sequence[str] | None,
+    ) -> pa.Table:
+        reader = connection.statement(sql, parameters, tables).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in reader:
@@ -164,6 +190,8 @@ class Database:
 
     def close(self) -> None:
         self._watchdog.close()
+        if self._helper is not None:
+            self._helper[1].shutdown(wait=False)
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True
