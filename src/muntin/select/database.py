@@ -129,12 +129,17 @@ class Database:
             self._helper = os.getpid(), ThreadPoolExecutor(1, "muntin-select")
         reading = self._helper[1].submit(read)
         try:
+            while not reading.done():
+                with suppress(TimeoutError):  # another thread may be given the signal: look for it
+                    reading.exception(0.1)
             return reading.result()
         except BaseException:
             while not reading.done():
                 cursor.interrupt()
                 wait([reading], 0.05)
             raise
+        finally:
+            del reading  # it holds the error, whose frames hold DuckDB's reader and this frame
 
     def _read(
         self,

@@ -175,9 +175,13 @@ class Engine:
         if plan.narrowing is not None:
             tables = [narrowed(tables[0], plan.narrowing)]
 
+        schemas = iter([table.schema for table in tables])
+        of_item = [None if read is None else next(schemas) for read in reads]
+        sums = [_sum_of(of_item[column.item], column.name) for column in plan.sums]
+
         def sql(*names: str) -> str:
             known = map(_source, names, tables)
-            return with_sources(plan.sql, ["" if r is None else next(known) for r in reads])
+            return with_sources(plan.sql, ["" if r is None else next(known) for r in reads], sums)
 
         def run(tables: list[pa.Table]) -> pa.Table:
             return self._database.run(
@@ -275,6 +279,12 @@ class Engine:
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
         return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
+
+
+def _sum_of(schema: pa.Schema | None, column: str) -> str:
+    """DuckDB's function that adds up a column."""
+    is_float = schema is not None and pa.types.is_floating(schema.field(column).type)
+    return "fsum" if is_float else "sum"
 
 
 def _source(name: str, table: pa.Table) -> str:

@@ -15,6 +15,7 @@ from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.check import check_tree
+from muntin.select.columns import Origin
 from muntin.select.comparing import Comparison, comparisons
 from muntin.select.database import UNDECIMAL
 from muntin.select.limits import Limits
@@ -23,7 +24,7 @@ from muntin.select.names import resolve
 from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
 from muntin.select.parser import check_text, parse
 from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
-from muntin.select.syntax import DIALECT, PLACEHOLDER, Statement, matching, show
+from muntin.select.syntax import DIALECT, MARK, PLACEHOLDER, SUM, Statement, matching, show
 from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
@@ -54,6 +55,8 @@ class CheckedStatement:
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
     compared: tuple[Comparison, ...]
+    sums: tuple[Origin, ...]
+    """Columns that are added up, in the order of their marks."""
     limits: Limits
     rows: pa.Table | None = None
     """Of one that lists what there is."""
@@ -110,7 +113,7 @@ class Planner:
             return None
         columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), "", False, None, None, names, (), self._limits, rows
+            text, columns, (), (), (), "", False, None, None, names, (), (), self._limits, rows
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
@@ -132,7 +135,7 @@ class Planner:
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree)
         compared = comparisons(tree, text)
-        items = summed(tree, items)
+        items, sums = summed(tree, items), _marked_sums(tree)
         try:
             sql, clock = render(tree)  # last: it changes the tree
         except UnsupportedError as problem:
@@ -149,6 +152,7 @@ class Planner:
             clock,
             *about,
             compared,
+            sums,
             self._limits,
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
@@ -180,6 +184,20 @@ class Planner:
             except SelectError:
                 return None
         return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)
+
+
+def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:
+    """The columns of FROM items that `sum` adds up, or that have the type of what it does, each
+    call marked with its number: floats are added with what rounding lost, as states are, which
+    DuckDB has another function for."""
+    found: list[Origin] = []
+    for node in tree.find_all(exp.Anonymous):
+        kind = next((argument.meta.get("kind") for argument in node.expressions), None)
+        over_rows = isinstance(node.parent, exp.Window)
+        if str(node.this).lower() == "sum" and not over_rows and isinstance(kind, Origin):
+            node.set("this", f"{MARK}sum{len(found)}")
+            found.append(kind)
+    return tuple(found)
 
 
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:
@@ -238,9 +256,10 @@ def render(tree: exp.Expr) -> tuple[str, bool]:
     return sql, clock
 
 
-def with_sources(sql: str, sources: Sequence[str]) -> str:
-    """Put each FROM item's SQL where its mark stands."""
-    return PLACEHOLDER.sub(lambda m: sources[int(m[1])], sql)
+def with_sources(sql: str, sources: Sequence[str], sums: Sequence[str] = ()) -> str:
+    """Put each FROM item's SQL, and what adds up a column, where its mark stands."""
+    sql = PLACEHOLDER.sub(lambda m: sources[int(m[1])], sql)
+    return SUM.sub(lambda m: sums[int(m[1])], sql) if sums else sql
 
 
 def _safe_division(node: exp.Expr) -> None:

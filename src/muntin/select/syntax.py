@@ -21,6 +21,7 @@ from muntin.select.window_clause import show_window
 DIALECT = DuckDB()
 MARK = "\x01"
 PLACEHOLDER = re.compile(f'"{MARK}(\\d+)"')
+SUM = re.compile(f"{MARK}sum(\\d+)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # in sqlglot 30.22 GROUP without BY is a name
 _RESERVED = frozenset((*DuckDB.Generator.RESERVED_KEYWORDS, "group"))  # type: ignore[attr-defined]
