@@ -196,7 +196,8 @@ def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
     if any(_MONTHS in table.schema.types for table in tables):
         tables = [_with_months(table) for table in tables]
     try:
-        rest = pa.concat_tables(tables, promote_options="permissive")
+        # in one piece: each statement over it would otherwise go through thousands
+        rest = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except pa.ArrowTypeError:
         raise _other_types(query, points, tables) from None
     for name in rest.column_names:
