@@ -212,6 +212,29 @@ def test_a_text_with_more_digits_than_a_decimal_is_refused(text):
         assert session.sql("SELECT k FROM m(k) FOR ALL WHERE i < '0.405'::DOUBLE").rows == [["a"]]
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        "coalesce(i, 0.125) AS i FROM m(k) FOR ALL",
+        "CASE WHEN count > 5 THEN i ELSE 0.125 END AS i FROM m(k) FOR ALL",
+        "greatest(sum(i), 0.125) AS i FROM m(k) FOR ALL",
+        "lag(i, 1, 0.125) OVER () AS i FROM m(k) FOR ALL",
+        "lag(count, 1, count / 8) OVER () AS i FROM m(k) FOR ALL",
+        "i FROM m(k) FOR ALL UNION ALL SELECT 0.125",
+        "i FROM m(k) FOR ALL WHERE i IN (SELECT 0.125)",
+    ],
+)
+def test_decimals_that_would_be_rounded_are_refused(select):
+    """DuckDB has no space for more digits beside a sum of 38, and takes 0.13 for 0.125."""
+    with run(spec(), [[numbers(("a", Decimal("0.10")))]]) as ingest:
+        session = Session(ingest.ledger)
+        with pytest.raises(SelectError, match="would be rounded") as raised:
+            session.sql(f"SELECT {select}")
+        assert raised.value.remedy
+        session.sql("SELECT " + select.replace("0.125", "0.125::DOUBLE").replace("count / 8", "7"))
+        assert session.sql("SELECT coalesce(i, 0.120) AS i FROM m(k) FOR ALL").rows == [[0.1]]
+
+
 def test_totals_beyond_float64_are_an_error():
     with run(spec(), [[numbers(("a", 1e308), ("b", 1e308), ("c", 1.0))]]) as ingest:
         session = Session(ingest.ledger)

@@ -35,6 +35,7 @@ _PLAN = "SELECT json_serialize_plan(?)"
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 _INTEGERS = ("INT", "INTEGER")
 _ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
+_FRACTION = re.compile(r"\d\.\d")
 _TIME_OF_DAY = re.compile(r"\S[ T].*[1-9]")  # but midnight
 _UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 UNDECIMAL = "muntin_undecimal"
@@ -47,8 +48,8 @@ class DatabaseError(Exception):
     """DuckDB refused or stopped a statement.
 
     `kind`: "timeout", "memory", "busy", "too_large", "closed", "text" (a constant that is none of
-      the type that it stands for), "zone" (a time of which a part is passed over), or DuckDB's own
-      ("Binder", ...).
+      the type that it stands for), "rounded" (a decimal), "zone" (a time of which a part is passed
+      over), or DuckDB's own ("Binder", ...).
     `sql`, `position`: the rendered SQL, and where in its UTF-8; None: nobody knows.
     """
 
@@ -99,7 +100,7 @@ class Database:
                     try:
                         with connection.placed(tables) as names:
                             text = sql(*names)
-                            checked = names if texts else None
+                            checked = names if texts and _may_be_read(text, tables) else None
                             read = partial(self._read, connection, text, parameters, checked)
                             return self._beside(read, connection.cursor)
                     # what a stream of Arrow batches meets on its way comes as an OSError
@@ -265,12 +266,12 @@ class _Connection:
         """A relation of DuckDB, which runs at each read: to parse and bind one takes as long as to
         run it over a few rows, so those are kept that were asked last.
 
-        `tables`: that it reads, where its constant texts are to be checked.
+        `tables`: that it reads, where it is to be checked what DuckDB makes of texts and decimals.
         """
         found = self._statements.pop(sql, None)
         if found is None:
-            if tables is not None and "'" in sql:
-                self._check_texts(sql, tables)
+            if tables is not None:
+                self._check_read(sql, tables)
             try:
                 found = self.cursor.sql(sql, params=dict(parameters or {}))
             except Exception:
@@ -283,17 +284,21 @@ class _Connection:
             del self._statements[next(iter(self._statements))]
         return found
 
-    def _check_texts(self, sql: str, tables: Sequence[str]) -> None:
+    def _check_read(self, sql: str, tables: Sequence[str]) -> None:
         """Refuse a constant text that is none of what DuckDB would make of it: it reads a text at
         the first row that needs it, and says nothing where there is none; and it rounds '1.5'
         beside integers, so that 2 would be the same, as it does with digits beyond a decimal's,
-        and leaves out the time of day beside a date."""
+        and leaves out the time of day beside a date. And decimals that it would round unasked."""
         known = f"WITH {', '.join(map(self._empty, tables))} " if tables else ""
         before = f"{known}SELECT * FROM ("  # noqa: S608 (quoted names)
         try:
-            texts = list(_texts_of(json.loads(self._one_row(_PLAN, f"{before}{sql})")[0])))
+            plan = json.loads(self._one_row(_PLAN, f"{before}{sql})")[0])
         except ValueError:  # no JSON, of an error with half a letter
             return
+        texts = list(_texts_of(plan))
+        for place in _rounded(plan):
+            place -= len(before.encode())
+            raise DatabaseError("rounded", "", sql, place if place < len(sql.encode()) else None)
         for each in texts:
             if each.type in ("DATE", "TIMESTAMP") and _has_other_zone(each.value):
                 place = each.position - len(before.encode())
@@ -439,6 +444,36 @@ def _texts_of(plan: Any) -> Iterator[_TextRead]:
     if size is None:
         tried = plan["function_data"]["try_cast"]
         yield _TextRead(value["value"], kind, place, plan["query_location"] != place, tried)
+
+
+def _may_be_read(sql: str, tables: Sequence[pa.Table]) -> bool:
+    """Whether there are texts or decimals in a statement that DuckDB may read as something else."""
+    kinds = (kind for table in tables for kind in table.schema.types)
+    decimals = any(pa.types.is_decimal(kind) and kind.scale > 0 for kind in kinds)
+    return "'" in sql or decimals or _FRACTION.search(sql) is not None
+
+
+def _rounded(plan: Any) -> Iterator[int]:
+    """Places of decimals that lose digits, though nobody has cast them: a sum has 38 of them, so
+    that beside it there is no space for more behind the point."""
+    for each in plan if isinstance(plan, list) else plan.values():
+        if isinstance(each, dict | list):
+            yield from _rounded(each)
+    if not isinstance(plan, dict) or plan.get("type") != "OPERATOR_CAST":
+        return
+    given, asked, (child,) = plan["arguments"][0], plan["return_type"], plan["children"]
+    place = child["query_location"]
+    whole = asked["id"].endswith(("INT", "INTEGER"))
+    if plan["query_location"] != place:
+        return
+    if whole and given["id"] in ("FLOAT", "DOUBLE"):
+        yield place
+    if given["id"] != "DECIMAL" or not (whole or asked["id"] == "DECIMAL"):
+        return
+    lost = given["type_info"]["scale"] - (0 if whole else asked["type_info"]["scale"])
+    constant = child.get("value", {}).get("value")
+    if lost > 0 and not (isinstance(constant, int) and constant % 10**lost == 0):
+        yield place
 
 
 def _is_cut(read: _TextRead) -> bool:

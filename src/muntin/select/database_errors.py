@@ -57,6 +57,10 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
             remedy += f": '{datetime_of(instant_us(str(error))).replace(tzinfo=None)}'"
         message = "the zone of this time would be passed over"
         return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, "value")
+    if error.kind == "rounded":
+        message = "this decimal would be rounded to the digits of what stands beside it"
+        remedy = "cast to DOUBLE what is added up: x::DOUBLE"
+        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, "type")
     if error.kind == "text":
         kind = str(error).rpartition(" ")[2]
         remedy = _READ_AS.get(kind, "write the constant without quotes")
