@@ -8,7 +8,7 @@ Error       the standard error of the estimate is 0.76 / sqrt(2**lg_k) of the tr
             1.04 in place of 0.76 once a sketch of HyperLogLog was merged in
 Merge       with the same lg_k. Exact: the registers of the whole stream
 Duplicates  harmless: registers and answers stay as they are (`count`, of events, grows)
-Source      Ertl, UltraLogLog, PVLDB 17(7), 2024; estimator: maximum likelihood (section 4.3),
+Source      Ertl, UltraLogLog, arXiv:2308.16862; estimator: maximum likelihood (section 4.2),
             without tables or a switch-over, unbiased from 0 on
 Limits      no item can be taken back. The hash has no secret: whoever can choose the items can
             inflate the count

@@ -4,8 +4,8 @@ A register is a byte: the highest value that came to it, << 2, and whether the v
 the one below that (1) came as well; 0 where nothing came. `kept` says which of these bits are
 known: `ULTRA`, or `HYPER` alone where sketches of HyperLogLog are in it.
 
-Sources: O. Ertl, UltraLogLog, PVLDB 17(7), 2024 (registers, section 3; the maximum-likelihood
-estimator, section 4.3). A. Appleby, MurmurHash3_x64_128 (public domain). Hash, seed and the way
+Sources: O. Ertl, UltraLogLog, PVLDB 17(7), 2024, arXiv:2308.16862 (the maximum-likelihood
+estimator: section 4.2). A. Appleby, MurmurHash3_x64_128 (public domain). Hash, seed and the way
 from hash to register are those of Apache DataSketches, so that the values are those of its
 HyperLogLog: the low bits of the first word are the slot, the leading zeros of the second, plus
 one, the value. Checked in tests against the `datasketches` package.
