@@ -146,7 +146,7 @@ def _asked(nbytes: int, act: Callable[..., Outcome], *given: Any, **named: Any) 
         raise OSError(f"{type(problem).__name__}: {problem}") from problem
 
 
-class _Written:
+class _WrittenFile:
     """A file of a store that is being written: what is waiting goes with what comes, or at last."""
 
     def __init__(self, file: Any) -> None:
@@ -176,9 +176,9 @@ class _Objects:
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """What a store has taken, it keeps."""
 
-    def create(self, path: str) -> _Written:
+    def create(self, path: str) -> _WrittenFile:
         """A new file, which is there once it is closed."""
-        return _Written(_asked(0, self.files.open, path, "wb"))
+        return _WrittenFile(_asked(0, self.files.open, path, "wb"))
 
     def read(self, path: str, begin: int, end: int | None) -> bytes:
         end = self.size(path) if end is None else end

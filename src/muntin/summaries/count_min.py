@@ -40,7 +40,7 @@ from muntin.summaries.weights import added, as_weights, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
 CELLS_BELIEVED = 1 << 22  # whatever the bytes are that are said to hold them
-CELLS_A_BYTE = 1 << 15  # at most: zstd writes 128 KiB of one byte in 4
+CELLS_A_BYTE = 1 << 16  # at most: zstd writes 128 KiB of one byte in 4, and two cells share one
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
