@@ -383,36 +383,44 @@ class StreamReader:
             raise CorruptSummary(f"segment: codes with {coded} streams behind them")
         firsts, form = self._take(total if by_key else filled)
         steps = self.numbers(0 if by_key else total - filled)
-        items = np.array(firsts) if by_key else np.empty(total, np.int64)
-        if not by_key:
+        items = np.empty(total, np.int64)
+        if coded and form != PLAIN:
+            raise CorruptSummary("segment: codes that are written as decimals")
+        if key_of is not None and by_key:
+            values, form = self._different(total)
+            own = self._of_keys(values, int(key_of.max()) + 1, total)
+            if not kernels.decoded_by_key(starts, key_of, *own, frozen(firsts), items):
+                raise CorruptSummary("segment: a list has an item that its key does not have")
+        else:
             kernels.join_lists(starts, frozen(firsts), steps, items)
-        if coded:
-            if form != PLAIN:
-                raise CorruptSummary("segment: codes that are written as decimals")
-            form = self._uncode(items, starts, key_of if by_key else None)
+        if coded == CODED:
+            values, form = self._different(total)
+            if not kernels.decoded(values, items):
+                raise CorruptSummary("segment: a list has an item that is none of the different")
         if form != PLAIN and not keys:
             raise CorruptSummary("segment: integers that are written as decimals")
         return Ragged(starts, frozen(_undecimal(frozen(items), form, keys)))
 
-    def _uncode(self, items: np.ndarray, starts: np.ndarray, key_of: np.ndarray | None) -> int:
-        """Items in place of their codes (those of each key); the form that they are in."""
+    def _different(self, most: int) -> tuple[np.ndarray, int]:
+        """The different items of lists, and the form that they are in."""
         size = self._lines[self._next][_NUMBERS] if self._next < len(self._lines) else 0
-        if not 0 < size <= len(items):
-            raise CorruptSummary(f"segment: {size} different items among {len(items)}")
+        if not 0 < size <= most:
+            raise CorruptSummary(f"segment: {size} different items among {most}")
         steps, form = self._take(size)
         values = np.cumsum(steps)
         if (values[1:] <= values[:-1]).any():
             raise CorruptSummary("segment: the different items of lists do not ascend")
-        if key_of is not None:
-            key_starts = laid_out(self.numbers(int(key_of.max()) + 1), len(items))
-            if key_starts is None:
-                raise CorruptSummary("segment: keys have more different items than lists have")
-            numbers = frozen(np.cumsum(self.numbers(int(key_starts[-1]))))
-            if not kernels.decoded_by_key(starts, key_of, key_starts, numbers, items):
-                raise CorruptSummary("segment: a list has an item that its key does not have")
-        if not kernels.decoded(frozen(values), items):
-            raise CorruptSummary("segment: a list has an item that is none of the different ones")
-        return form
+        return frozen(values), form
+
+    def _of_keys(self, values: np.ndarray, keys: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where each key's own begin, and they: int64[keys + 1], int64[...]."""
+        starts = laid_out(self.numbers(keys), most)
+        if starts is None:
+            raise CorruptSummary("segment: keys have more different items than lists have")
+        numbers = np.cumsum(self.numbers(int(starts[-1])))
+        if not kernels.decoded(values, numbers):
+            raise CorruptSummary("segment: a key has an item that is none of the different")
+        return starts, frozen(numbers)
 
     def _take(self, count: int, forms: int = ALIKE) -> tuple[np.ndarray, int]:
         """The next stream, which has one of the first `forms`."""

@@ -61,7 +61,7 @@ class CountMin(Copied):
         Rows, 1 ... 32. An estimate breaks its bound with probability exp(-depth).
     conservative : bool
         Raise an item's cells no further than its new estimate: errors shrink several times on
-        skewed streams, at about twice the time. Depends on the order of the items.
+        skewed streams, at two to three times the time. Depends on the order of the items.
     cells : "int64" or "int32"
         int32 halves the memory; a cell that would pass 2**31 - 1 stays there and `saturated`
         says so. Estimates then keep true bounds (see `estimate`).

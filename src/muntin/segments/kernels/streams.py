@@ -246,17 +246,19 @@ def coded_by_key(codes, starts, key_of, sizes, numbers):
 
 
 @kernel()
-def decoded_by_key(starts, key_of, key_starts, numbers, codes):
-    """The inverse; False where a code is none of its key's."""
+def decoded_by_key(starts, key_of, key_starts, values, codes, items):
+    """The inverse, by the values of each key's list: values[key_starts[k]:key_starts[k + 1]]; False
+    where a code is none of its key's."""
     keys = np.uint64(key_starts.shape[0] - 1)
     for i in range(key_of.shape[0]):
         if np.uint64(key_of[i]) >= keys:
             return False
-        own = numbers[key_starts[key_of[i]] : key_starts[key_of[i] + 1]]
+        first = key_starts[key_of[i]]
+        some = np.uint64(key_starts[key_of[i] + 1] - first)
         for j in range(starts[i], starts[i + 1]):
-            if np.uint64(codes[j]) >= np.uint64(own.shape[0]):
+            if np.uint64(codes[j]) >= some:
                 return False
-            codes[j] = own[codes[j]]
+            items[j] = values[first + codes[j]]
     return True
 
 
