@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from muntin.select.casts import has_other_zone, is_cut, may_be_read, rounded, texts_of
 from muntin.select.limits import Limits
 from muntin.select.syntax import MARK, quoted, text_literal
 
@@ -32,12 +31,6 @@ _STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
 _PLAN = "SELECT json_serialize_plan(?)"
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
-_INTEGERS = ("INT", "INTEGER")
-_ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
-_FRACTION = re.compile(r"\d\.\d")
-_TIME_OF_DAY = re.compile(r"\S[ T].*[1-9]")  # but midnight
-_UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 UNDECIMAL = "muntin_undecimal"
 """A macro: decimals as floats, anything else as it is."""
 _TYPES = "DOUBLE BIGINT HUGEINT BOOLEAN VARCHAR BLOB DATE TIME TIMESTAMP INTERVAL"
@@ -100,7 +93,7 @@ class Database:
                     try:
                         with connection.placed(tables) as names:
                             text = sql(*names)
-                            checked = names if texts and _may_be_read(text, tables) else None
+                            checked = names if texts and may_be_read(text, tables) else None
                             read = partial(self._read, connection, text, parameters, checked)
                             return self._beside(read, connection.cursor)
                     # what a stream of Arrow batches meets on its way comes as an OSError
@@ -295,19 +288,19 @@ class _Connection:
             plan = json.loads(self._one_row(_PLAN, f"{before}{sql})")[0])
         except ValueError:  # no JSON, of an error with half a letter
             return
-        texts = list(_texts_of(plan))
-        for place in _rounded(plan):
+        texts = list(texts_of(plan))
+        for place in rounded(plan):
             place -= len(before.encode())
             raise DatabaseError("rounded", "", sql, place if place < len(sql.encode()) else None)
         for each in texts:
-            if each.type in ("DATE", "TIMESTAMP") and _has_other_zone(each.value):
+            if each.type in ("DATE", "TIMESTAMP") and has_other_zone(each.value):
                 place = each.position - len(before.encode())
                 raise DatabaseError("zone", each.value, sql, place)
         texts = [each for each in texts if not each.tried]
         tried = (f"TRY_CAST({text_literal(t.value)} AS {t.type}) IS NOT NULL" for t in texts)
         are = self._one_row(f"SELECT {', '.join(tried)}") if texts else ()
         for each, is_one in zip(texts, are, strict=True):
-            if not is_one or (not each.cast and _is_cut(each)):
+            if not is_one or (not each.cast and is_cut(each)):
                 message = f"{each.value[:40]!r} cannot be read as {each.type}"
                 raise DatabaseError("text", message, sql, each.position - len(before.encode()))
 
@@ -344,18 +337,6 @@ class _Connection:
             while len(self._places) > max(_PLACES_MAX, len(tables)):
                 gone = self._places.pop(next(iter(self._places)))
                 self.cursor.unregister(gone.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _TextRead:
-    """A constant text that is read as another type; `cast`: since the statement says so."""
-
-    value: str
-    type: str
-    position: int
-    cast: bool
-    tried: bool
-    """By TRY_CAST."""
 
 
 class _RunningStatement:
@@ -419,78 +400,6 @@ class _Watchdog:
         with self._changed:
             self._closed = True
             self._changed.notify()
-
-
-def _texts_of(plan: Any) -> Iterator[_TextRead]:
-    """The constant texts of a plan that become something else."""
-    if isinstance(plan, list):
-        for each in plan:
-            yield from _texts_of(each)
-        return
-    if not isinstance(plan, dict):
-        return
-    for each in plan.values():
-        yield from _texts_of(each)
-    if plan.get("type") != "OPERATOR_CAST":
-        return
-    constant = plan["children"][0]
-    value = constant.get("value", {"is_null": True})
-    kind, size = plan["return_type"]["id"], plan["return_type"]["type_info"]
-    if value["is_null"] or value["type"]["id"] != "VARCHAR" or kind == "VARCHAR":
-        return
-    if kind == "DECIMAL":
-        kind, size = f"DECIMAL({size['width']}, {size['scale']})", None
-    place = constant["query_location"]
-    if size is None:
-        tried = plan["function_data"]["try_cast"]
-        yield _TextRead(value["value"], kind, place, plan["query_location"] != place, tried)
-
-
-def _may_be_read(sql: str, tables: Sequence[pa.Table]) -> bool:
-    """Whether there are texts or decimals in a statement that DuckDB may read as something else."""
-    kinds = (kind for table in tables for kind in table.schema.types)
-    decimals = any(pa.types.is_decimal(kind) and kind.scale > 0 for kind in kinds)
-    return "'" in sql or decimals or _FRACTION.search(sql) is not None
-
-
-def _rounded(plan: Any) -> Iterator[int]:
-    """Places of decimals that lose digits, though nobody has cast them: a sum has 38 of them, so
-    that beside it there is no space for more behind the point."""
-    for each in plan if isinstance(plan, list) else plan.values():
-        if isinstance(each, dict | list):
-            yield from _rounded(each)
-    if not isinstance(plan, dict) or plan.get("type") != "OPERATOR_CAST":
-        return
-    given, asked, (child,) = plan["arguments"][0], plan["return_type"], plan["children"]
-    place = child["query_location"]
-    whole = asked["id"].endswith(("INT", "INTEGER"))
-    if plan["query_location"] != place:
-        return
-    if whole and given["id"] in ("FLOAT", "DOUBLE"):
-        yield place
-    if given["id"] != "DECIMAL" or not (whole or asked["id"] == "DECIMAL"):
-        return
-    lost = given["type_info"]["scale"] - (0 if whole else asked["type_info"]["scale"])
-    constant = child.get("value", {}).get("value")
-    if lost > 0 and not (isinstance(constant, int) and constant % 10**lost == 0):
-        yield place
-
-
-def _is_cut(read: _TextRead) -> bool:
-    """Whether a text says more than what it is read as."""
-    if read.type.endswith(_INTEGERS):
-        return not _WHOLE.fullmatch(read.value)
-    if read.type.startswith("DECIMAL"):
-        scale = int(read.type[:-1].rpartition(" ")[2])
-        with suppress(InvalidOperation):
-            return int(Decimal(read.value).normalize().as_tuple().exponent) < -scale
-    return read.type == "DATE" and _TIME_OF_DAY.search(read.value) is not None
-
-
-def _has_other_zone(text: str) -> bool:
-    """Whether something stands behind a time of day that is not UTC: DuckDB passes over it."""
-    found = _ZONED.fullmatch(text)
-    return found is not None and not _UTC.fullmatch(found[1])
 
 
 def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> DatabaseError:
