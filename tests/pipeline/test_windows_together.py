@@ -16,6 +16,12 @@ ASKED = {
     "sums": "SELECT driver, count, fare FROM orders(driver) ORDER BY driver",
     "middle": "SELECT value, lower, upper, n FROM quantiles(fares, 0.5)",
     "different": "SELECT value, lower FROM distinct(areas)",
+    "by_driver": "SELECT * FROM quantiles(fares_by, 0.1, 0.9)",
+    "twice": "SELECT q.driver, q.value, x, rank FROM quantiles(fares_by, 0.5) q, "
+    "ranks(fares_by, 0) r",
+    "heaviest": "SELECT * FROM top_k(tops, 2) WHERE value > 1",
+    "counted": "SELECT * FROM frequency(tops, 3, 99)",
+    "there": "SELECT * FROM contains(prints, 'a', 'z')",
 }
 TREND = "SELECT * FROM trend({})"
 
@@ -32,6 +38,22 @@ def spec_of(length, every):
             "orders": {"keys": ["driver", "area"], "indicators": ["fare"], "window": window},
             "fares": {"kind": "quantiles", "value": "fare", "type": "int64", "window": window},
             "areas": {"kind": "distinct", "item": "area", "window": window},
+            "fares_by": {
+                "kind": "quantiles",
+                "value": "fare",
+                "type": "int64",
+                "by": ["driver"],
+                "limit": 3,
+                "window": window,
+            },
+            "tops": {
+                "kind": "top_k",
+                "item": "area",
+                "by": ["driver"],
+                "weight": "served",
+                "window": window,
+            },
+            "prints": {"kind": "fingerprint", "key": "driver", "window": window},
         },
         queries=ASKED,
     )
@@ -71,6 +93,38 @@ def test_each_holds_what_it_would_alone_and_what_came(length, every, gap, monkey
         assert of_window(found["middle"], start) == [[middle, middle, middle, len(own)]]
         ((about, at_least),) = of_window(found["different"], start)
         assert at_least <= len({row[2] for row in own}) == round(about)
+
+
+def test_one_that_fails_leaves_the_others_their_answers(monkeypatch):
+    """Of weights beyond int64 in one window, only the windows that hold both say so."""
+    rows = [(at, "a", at % 3, 1, 0) for at in range(0, 300, 7)]
+    rows += [(at, "a", 1, 2**62, 0) for at in (140, 141)]
+    spec = spec_of(60, 10)
+    summary = {
+        "kind": "top_k",
+        "item": "area",
+        "weight": "served",
+        "window": {"kind": "sliding", "length": "1 minute", "every": "10 seconds"},
+    }
+    spec = pipeline(
+        pane="5 seconds",
+        summaries={"tops": summary},
+        queries={"heaviest": "SELECT * FROM top_k(tops, 1)"},
+    )
+    batches = [[events(sorted(rows))], [events([(400, "a", 1, 1, 1)])]]
+    with run(spec, batches) as together:
+        held = content(together)
+        with Session(together.ledger) as asked:
+            found = asked.sql(TREND.format("heaviest")).table
+    failed = [
+        m.timestamp() - START / SECOND
+        for m, e in zip(found["window_start"].to_pylist(), found["error"].to_pylist(), strict=True)
+        if e
+    ]
+    assert failed == [90, 100, 110, 120, 130, 140]
+    monkeypatch.setattr(following, "TOGETHER", 1 << 40)
+    with run(spec, batches) as alone:
+        assert content(alone) == held
 
 
 def of_window(table, start):

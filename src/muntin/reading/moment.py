@@ -429,4 +429,5 @@ def loaded(
         notes=notes,
         token=merged.token,
         like=None,
+        among=merged.among,
     )

@@ -22,7 +22,7 @@ from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode
 from muntin.segments.keys import memory_of
 from muntin.segments.table import Segment
-from muntin.select.catalog import KeyNames, Part
+from muntin.select.catalog import KeyNames, Part, Together
 
 CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
@@ -41,12 +41,15 @@ class Merged:
     events, late : int
     token : Hashable
         Equal tokens, equal content.
+    among : (Together, int), optional
+        The windows that it closes with, and which of them it is.
     """
 
     segment: Segment | None
     events: int
     late: int
     token: Hashable
+    among: tuple[Together, int] | None = None
 
 
 class SegmentCache(Cache[Any]):

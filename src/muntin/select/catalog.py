@@ -123,6 +123,18 @@ KeyNames = tuple[tuple[str, ...], ...]
 """Which keys of a vector matrix."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Together:
+    """Windows of one summary that close together: what is asked of each is answered once for all.
+
+    `segment`: a slice for each.
+    `rows`: what was asked -> the rows of all, and where each has its; None where it failed.
+    """
+
+    segment: Any
+    rows: dict[Hashable, tuple[pa.Table, Mapping[int, tuple[int, int]]] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A window of a summary, merged, and how true it is. Who makes one says all of it.
@@ -140,6 +152,7 @@ class Loaded:
     `token`: the same token means the same content; None means that it must not be cached.
     `like`: others that are stored, the newest first, or a new one: for the types of columns of
       which this one holds nothing. To be called, and read, while the moment is open.
+    `among`: the windows that it closes with, and which of them it is.
     """
 
     summary: Any
@@ -156,6 +169,7 @@ class Loaded:
     notes: tuple[Note, ...]
     token: Hashable
     like: Callable[[], Iterable[Any]] | None = field(compare=False)
+    among: tuple[Together, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

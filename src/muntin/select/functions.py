@@ -7,6 +7,7 @@ in front of its rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,18 +77,24 @@ class TableFunction:
     def rows(self, summary: Any, info: SummaryInfo, arguments: tuple[Argument, ...]) -> pa.Table:
         """The function's rows; for a split summary, those of each of its keys. A column without a
         value anywhere may be missing, and `conformed` adds it."""
-        if not isinstance(summary, Segment):
-            assert self.table is not None  # noqa: S101 (the check of a statement has looked)
-            return _with_parts(self.table(summary, arguments), info.parts)
-        table = summary.table(info.by)
+        if isinstance(summary, Segment):
+            return self.rows_by_slice(summary, info, arguments)[0]
+        assert self.table is not None  # noqa: S101 (the check of a statement has looked)
+        return _with_parts(self.table(summary, arguments), info.parts)
+
+    def rows_by_slice(
+        self, segment: Segment, info: SummaryInfo, arguments: tuple[Argument, ...]
+    ) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
+        """Those of each slice of a segment, one slice after the other, and where each has its."""
+        table = segment.table(info.by)
         assert table is not None  # noqa: S101 (a segment that holds events has its states)
         _check_totals(info, table)
         assert self.question is not None  # noqa: S101 (as above)
         question = self.question(arguments)
         if isinstance(question, WeightOf | Contains):
-            _check_items(arguments, summary.algebra, table)
-        answered = summary.algebra.answer(table, question)
-        values = values_of_rows(summary.algebra, table)
+            _check_items(arguments, segment.algebra, table)
+        answered = segment.algebra.answer(table, question)
+        values = values_of_rows(segment.algebra, table)
         if info.by:  # a key whose events have no value is not there
             if values.size and values.min() <= 0:
                 answered = answered.filter(pa.array(values[answered["row"].to_numpy()] > 0))
@@ -104,7 +111,9 @@ class TableFunction:
         if info.by:
             found["complete"] = pa.repeat(True, len(row))
             found["other"] = pa.array(table.is_rest()).take(row)
-        return pa.table(found)
+        ends = np.searchsorted(row.to_numpy(), table.starts).tolist()
+        places = itertools.pairwise(ends)
+        return pa.table(found), dict(zip(table.slices.tolist(), places, strict=True))
 
 
 def _each_asked(

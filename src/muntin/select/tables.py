@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.cache import Cache
-from muntin.errors import SummaryOverflow
+from muntin.errors import MuntinError, SummaryOverflow
 from muntin.segments.building import total
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
@@ -39,7 +40,9 @@ def table_of(
     """
     summary = loaded.summary
     try:
-        table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
+        table = _among(bound, loaded, info)
+        if table is None:
+            table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
     except SummaryOverflow:
         if names is None:
             raise
@@ -53,6 +56,27 @@ def table_of(
         if not has_untyped(table):
             break
     return typed(table, _numbers(bound, info)), False
+
+
+def _among(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table | None:
+    """The rows of one of the windows that close together. None: ask it alone, since one of them
+    fails, or none was asked for."""
+    if loaded.among is None or bound.kind != "function":
+        return None
+    windows, number = loaded.among
+    asked = shape_of(bound)
+    if asked not in windows.rows:
+        function = TABLE_FUNCTIONS[bound.function]
+        windows.rows[asked] = None
+        with suppress(MuntinError):
+            rows, places = function.rows_by_slice(windows.segment, info, bound.arguments)
+            windows.rows[asked] = conformed(rows, bound.columns), places
+    found = windows.rows[asked]
+    if found is None:
+        return None
+    table, places = found
+    # copied: of a slice, Arrow stores some of what lies beside it
+    return table.take(pa.array(np.arange(*places[number])))
 
 
 def _rows(
