@@ -56,19 +56,19 @@ def test_rollups_hold_what_panes_hold_late_events_and_all():
 @pytest.mark.parametrize("retention", [{}, {"panes": "2 minutes", "rollups": "5 minutes"}])
 def test_a_stream_of_small_batches_leaves_few_pieces(retention):
     spec = pipeline(rollups=["1 minute"], retention=retention)
-    with run(spec, stream(900)) as ingest:
+    with run(spec, stream(600)) as ingest:
         ledger = ingest.ledger
         for length in (spec.pane, MINUTE):
             assert len(ledger.pieces("orders", length)) <= 40
         kept = slices_of(ledger, "orders", spec.pane)
         if retention:
             horizon = ledger.horizon("orders", spec.pane)
-            oldest = START + (900 - 30 - 120 - 60) * SECOND
+            oldest = START + (600 - 30 - 120 - 60) * SECOND
             assert horizon >= oldest
             # what lies before the horizon goes with the last slice of its piece
             assert kept.starts[0] >= horizon - 2 * MINUTE
         else:
-            assert kept.count == 900 * 2 + 35 - 1
+            assert kept.count == 600 * 2 + 20 - 1
 
 
 @given(
