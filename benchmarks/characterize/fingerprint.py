@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _record import Table, digits, keep
 from published.dynamic_bloom import RowOfFilters
 
+from muntin.spark.index.build import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.files import forget, write_partition
 from muntin.spark.index.manifest import Manifest, PartitionFile
-from muntin.spark.index.plan import CAPACITY_MIN, HEADROOM
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import CHUNK_KEYS, RunReader, RunWriter
 from muntin.summaries import DyadicQDigest

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from muntin.spark import FingerprintIndex
+from muntin.spark import FingerprintIndex, fingerprint_index
 from muntin.spark.index import build as building
-from muntin.spark.index import query, sources
+from muntin.spark.index import sources
 from muntin.spark.session import session
 from tests.chaos.killing import killing_once
 
@@ -42,9 +42,10 @@ def main(folder: Path) -> None:
         found[stage] = mark.exists() and again.manifest.files == quiet.manifest.files
         found[f"{stage}: digest"] = again.digest.to_bytes() == quiet.digest.to_bytes()
     mark = folder / "killed in a query"
-    real, query.probe = query.probe, killing_once(query.probe, mark)
+    real = fingerprint_index.ask_here
+    fingerprint_index.ask_here = killing_once(real, mark)
     answer = quiet.contains(keys, via="job")
-    query.probe = real
+    fingerprint_index.ask_here = real
     found["query"] = mark.exists() and answer.equals(expected)
     found["present"] = int(np.asarray(answer["present"])[: len(range(0, 3_000, 7))].sum())
     print("FOUND " + json.dumps(found), flush=True)  # noqa: T201

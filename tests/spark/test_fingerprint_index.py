@@ -16,10 +16,9 @@ import pytest
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import DIGEST, FILE, RUN, Left, gather, scatter
+from muntin.spark.index.build import DIGEST, FILE, RUN, IndexPlan, Left, gather, scatter
 from muntin.spark.index.files import forget
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import IndexPlan
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
 from muntin.spark.index.sources import Files, FrameSource, source_of
@@ -361,10 +360,10 @@ def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path)
     import os
     import signal
 
-    from muntin.spark.index import query
+    from muntin.spark import fingerprint_index
 
     mark = tmp_path / "died"
-    real = query.probe
+    real = fingerprint_index.ask_here
 
     def dying(folder, names, parts):
         if not mark.exists():
@@ -374,11 +373,11 @@ def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path)
 
     keys = [*records["url"].to_pylist()[:100], *strangers(100)]
     expected = index.contains(keys, via="driver")
-    query.probe = dying
+    fingerprint_index.ask_here = dying
     try:
         answer = index.contains(keys, via="job")
     finally:
-        query.probe = real
+        fingerprint_index.ask_here = real
     assert mark.exists()
     assert answer.equals(expected)
 

@@ -13,9 +13,8 @@ from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex, _folder_for
 from muntin.spark.index import files, reader
-from muntin.spark.index.build import _here
+from muntin.spark.index.build import IndexPlan, _here, new_digest
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import IndexPlan, new_digest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.sources import _check_columns
 from muntin.storage import full_name

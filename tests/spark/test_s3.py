@@ -16,10 +16,9 @@ from muntin.errors import BadArgument, CorruptSummary, SelectError, SourceError
 from muntin.session import Session
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import _here
+from muntin.spark.index.build import IndexPlan, _here, new_digest
 from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.plan import IndexPlan, new_digest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.storage import _Objects, place_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,19 +20,35 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, SourceError
+from muntin.errors import BadArgument, MuntinError, SourceError
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
-from muntin.spark.index.files import can_read, changing, forget, read_checked, write_once
+from muntin.spark.index.build import HEADROOM, IndexPlan, new_digest
+from muntin.spark.index.files import (
+    Groups,
+    ask_here,
+    can_read,
+    changing,
+    forget,
+    packed_error,
+    read_checked,
+    unpacked_error,
+    write_once,
+)
 from muntin.spark.index.manifest import (
     PARTITIONS_MAX,
     Manifest,
     PartitionFile,
     changed_meanwhile,
 )
-from muntin.spark.index.plan import HEADROOM, IndexPlan, new_digest
-from muntin.spark.index.query import Groups, ask_by_job, ask_here, keep_present
-from muntin.spark.index.reader import IndexReader, Revision, check_key, check_type, read_newest
+from muntin.spark.index.reader import (
+    IndexReader,
+    Revision,
+    check_key,
+    check_type,
+    keep_present,
+    read_newest,
+)
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
@@ -44,6 +60,7 @@ from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
 
 if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 Via = Literal["auto", "driver", "job"]
@@ -198,7 +215,7 @@ class FingerprintIndex(IndexReader):
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
         with plainly(), own_python(self._spark):
-            return ask_by_job(context, self._tasks, self._folder, names, groups)
+            return _ask_by_job(context, self._tasks, self._folder, names, groups)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -443,3 +460,35 @@ def _delete(folder: str, names: set[str]) -> None:
 def _remove(folder: str) -> None:
     forget(folder)
     place_of(folder)[0].delete_folder(folder)
+
+
+def _ask_by_job(
+    context: SparkContext, tasks: RDD[Any], folder: str, names: Mapping[int, str], groups: Groups
+) -> np.ndarray:
+    """As `ask_here`, in one job of as many tasks as there are cores or partitions concerned.
+
+    Hashes go out with the job, one byte a hash comes back. A task that is lost runs again: the
+    files answer the same wherever they are read.
+    """
+    count = min(len(groups), tasks.getNumPartitions())
+    shares = np.array_split(np.arange(len(groups)), count)
+    asked = [
+        [(groups[i][0], names[groups[i][0]], groups[i][1].tobytes()) for i in share]
+        for share in shares
+    ]
+
+    def answer(numbers: Iterable[int]) -> list[tuple[bool, bytes]]:
+        (number,) = numbers
+        mine = asked[number]
+        parts = [(partition, np.frombuffer(data, np.uint64)) for partition, _, data in mine]
+        try:
+            found = ask_here(folder, {part: name for part, name, _ in mine}, parts)
+            return [(True, found.tobytes())]
+        except MuntinError as problem:
+            return [(False, packed_error(problem))]
+
+    answers = context.runJob(tasks, answer, list(range(count)))
+    for is_right, data in answers:
+        if not is_right:
+            raise unpacked_error(data)
+    return np.frombuffer(b"".join(data for _, data in answers), np.bool_)

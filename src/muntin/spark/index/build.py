@@ -10,7 +10,7 @@ digest a task.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -21,21 +21,59 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, MuntinError
-from muntin.spark.index.errors_sent import packed, unpacked
-from muntin.spark.index.files import check_content, write_once, write_partition
+from muntin.spark.index.files import (
+    check_content,
+    packed_error,
+    unpacked_error,
+    write_once,
+    write_partition,
+)
 from muntin.spark.index.manifest import Manifest, PartitionFile
-from muntin.spark.index.plan import CAPACITY_MIN, IndexPlan
 from muntin.spark.index.runs import RunReader, RunWriter, whole
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
-from muntin.summaries.order_maps import IntegerRange
+from muntin.summaries.order_maps import IntegerRange, OrderMap
 
 Batches = Iterable[tuple[pa.Array, pa.Array | None]]
 RUN, DIGEST, ERROR = 0, 1, 2
 PIECE_DDL = "kind int, payload binary"
 _PIECE = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
+HEADROOM = 2  # times that an index may grow by `append` before a second run is begun
+CAPACITY_MIN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """One build, append or rebuild."""
+
+    index: Manifest
+    """What it is, without its files."""
+    folder: str
+    runs: str
+    """Folder of what the first stage leaves for the second; removed when both are done."""
+    tasks: int
+    """Of the second stage."""
+    domain: OrderMap | None
+    """Of the numbers; None: no digest is made."""
+    base: Mapping[int, str]
+    """Files of partitions that are extended."""
+    only: frozenset[int] | None = None
+    """Partitions to build; None: all."""
+
+    def partitions_of(self, task: int) -> range:
+        """The hash ranges that a task of the second stage makes files of."""
+        partitions = self.index.partitions
+        return range(task * partitions // self.tasks, (task + 1) * partitions // self.tasks)
+
+    def new_digest(self) -> DyadicQDigest | None:
+        return new_digest(self.index.error, self.domain) if self.domain else None
+
+
+def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:
+    """For half the error that was asked: twice the size, some hundred KB, and tighter bounds."""
+    return DyadicQDigest.for_error(error / 2, domain=domain)
 
 
 def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -47,7 +85,7 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
     try:
         yield from _scattered(plan, left)
     except MuntinError as problem:
-        yield piece(ERROR, packed(problem))
+        yield piece(ERROR, packed_error(problem))
         for _ in left:  # a worker that leaves input unread is thrown away
             pass
 
@@ -100,7 +138,7 @@ def gather(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
     try:
         yield from _gathered(plan, left, task)
     except MuntinError as problem:
-        yield piece(ERROR, packed(problem))
+        yield piece(ERROR, packed_error(problem))
 
 
 def _gathered(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
@@ -175,7 +213,7 @@ def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
     for kind, payload in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
         if kind == ERROR:
-            raise unpacked(payload)
+            raise unpacked_error(payload)
         found.setdefault(kind, []).append(payload)
     return found
 

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, SourceError
+from muntin.errors import BadArgument, CorruptSummary, MuntinError, SourceError
 from muntin.spark.index.manifest import PartitionFile
 from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
+Groups = Sequence[tuple[int, np.ndarray]]
+"""Hashes, by the partition that can hold them."""
 _GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}
@@ -148,17 +150,18 @@ def can_read(folder: str, names: Iterable[str]) -> bool:
     return all(path in known or is_file(path) for path in (f"{folder}/{name}" for name in names))
 
 
-def probe(folder: str, names: Mapping[int, str], parts: Sequence[tuple[int, np.ndarray]]) -> bytes:
-    """Whether each hash may be there, one byte each, part after part."""
-    return b"".join(
-        opened(f"{folder}/{names[partition]}").contains_hashes(hashes).tobytes()
-        for partition, hashes in parts
-    )
+def ask_here(folder: str, names: Mapping[int, str], groups: Groups) -> np.ndarray:
+    """Whether each hash may be there, group after group: bool[n]; this process reads the files."""
+    found = [
+        opened(f"{folder}/{names[partition]}").contains_hashes(hashes)
+        for partition, hashes in groups
+    ]
+    return np.concatenate([np.empty(0, np.bool_), *found])
 
 
 def by_partition(
     hashes: np.ndarray, partitions: int, zones: Mapping[int, tuple[int, int]]
-) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
+) -> tuple[np.ndarray, Groups]:
     """Hashes grouped by the one partition that can hold them, and where each stood.
 
     A hash outside its partition's zone is in no group: it is surely not there.
@@ -182,3 +185,18 @@ def by_partition(
             groups.append((int(found[start]), part[inside]))
     where = np.concatenate(positions) if positions else np.empty(0, np.int64)
     return where, groups
+
+
+_SENT = {kind.__name__: kind for kind in (BadArgument, CorruptSummary, SourceError)}
+
+
+def packed_error(problem: MuntinError) -> bytes:
+    """An error of ours from a worker, as data: were it raised, each task would run four times."""
+    kind = next((name for name, kind in _SENT.items() if isinstance(problem, kind)), "BadArgument")
+    return f"{kind}\n{problem}".encode()
+
+
+def unpacked_error(data: bytes) -> MuntinError:
+    """The error that `packed_error` wrote."""
+    name, _, message = data.decode().partition("\n")
+    return _SENT[name](message)

@@ -6,7 +6,7 @@ do: build, append, ask where the files are, prune a DataFrame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
-from muntin.spark.index.files import by_partition, opened, read_checked
+from muntin.spark.index.files import Groups, ask_here, by_partition, opened, read_checked
 from muntin.spark.index.manifest import Manifest
-from muntin.spark.index.query import Groups, ask_here
 from muntin.storage import full_name
 from muntin.summaries.base import Estimate
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
@@ -259,6 +258,30 @@ def _found(now: Revision, hashes: np.ndarray, ask: Ask) -> tuple[np.ndarray, np.
             [len(part) for _, part in groups],
         )
     return present, rates
+
+
+def keep_present(
+    batches: Iterator[pa.RecordBatch],
+    *,
+    column: int,
+    folder: str,
+    names: Mapping[int, str],
+    zones: Mapping[int, tuple[int, int]],
+    partitions: int,
+    seed: int,
+    keep: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Rows whose key may be in the index, or (keep False) is surely not in it. Nulls are not."""
+    for batch in batches:
+        keys = batch.column(column)
+        valid = np.asarray(keys.is_valid())
+        hashes = hash_items(keys.drop_null(), seed)
+        where, groups = by_partition(hashes, partitions, zones)
+        present = np.zeros(len(hashes), np.bool_)
+        present[where] = ask_here(folder, names, groups)
+        kept = np.zeros(batch.num_rows, np.bool_)
+        kept[valid] = present
+        yield batch.filter(pa.array(kept == keep))
 
 
 def check_type(manifest: Manifest, kind: pa.DataType, name: str) -> None:

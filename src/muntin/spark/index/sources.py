@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -15,8 +16,7 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
-from muntin.spark.index.build import PIECE_DDL, scatter
-from muntin.spark.index.plan import IndexPlan
+from muntin.spark.index.build import PIECE_DDL, IndexPlan, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.session import session
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 SHARE_BYTES = 1 << 30  # a task which is lost is soon repeated
 
 
-class Source(Protocol):
+@dataclass
+class Source(ABC):
     """Records that can be read, and read again."""
 
-    key_type: pa.DataType
-    rank_type: pa.DataType | None
-
-    @property
-    def spark(self) -> SparkSession: ...
-
-    def pieces(self, plan: IndexPlan) -> DataFrame:
-        """What `scatter` makes of the records."""
-        ...
-
-
-@dataclass
-class FrameSource:
-    """A DataFrame."""
-
-    df: DataFrame
     key: str
     rank: str | None
     key_type: pa.DataType
     rank_type: pa.DataType | None
+
+    @property
+    @abstractmethod
+    def spark(self) -> SparkSession: ...
+
+    @abstractmethod
+    def pieces(self, plan: IndexPlan) -> DataFrame:
+        """What `scatter` makes of the records."""
+
+
+@dataclass
+class FrameSource(Source):
+    """A DataFrame."""
+
+    df: DataFrame
 
     @property
     def spark(self) -> SparkSession:
@@ -70,15 +70,11 @@ class FrameSource:
 
 
 @dataclass
-class Files:
+class Files(Source):
     """Parquet files; Spark is started, where none is given, when they are read."""
 
     given: SparkSession | None
     files: list[str]
-    key: str
-    rank: str | None
-    key_type: pa.DataType
-    rank_type: pa.DataType | None
 
     @property
     def spark(self) -> SparkSession:
@@ -133,7 +129,7 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
             source = _of_files(files, key, rank, given.sparkSession)
             if (source.key_type, source.rank_type) == types:
                 return source
-    return FrameSource(given, key, rank, *types)
+    return FrameSource(key, rank, *types, given)
 
 
 def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) -> Source:
@@ -158,7 +154,7 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession 
         types.append(_types(schema, key, rank))
         if types[-1] != types[0]:
             raise SourceError(f"{file}: columns of other types than in {files[0]}")
-    return Files(spark, files, key, rank, *types[0])
+    return Files(key, rank, *types[0], spark, files)
 
 
 def _types(schema: pa.Schema, key: str, rank: str | None) -> tuple[pa.DataType, pa.DataType | None]:
