@@ -23,7 +23,7 @@ from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, Wind
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
 from muntin.select.parser import parse
-from muntin.select.window_clause import show_window
+from muntin.select.syntax import show_window
 
 
 @pytest.fixture

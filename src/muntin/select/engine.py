@@ -34,10 +34,9 @@ from muntin.select.narrowing import answered, narrowed
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
-from muntin.select.syntax import quoted
+from muntin.select.syntax import quoted, show_window
 from muntin.select.tables import TableCache, shape_of, table_of
 from muntin.select.values import conformed, is_wide, plain_table, typed_ways
-from muntin.select.window_clause import show_window
 from muntin.times import instant_text, now_us
 
 _EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC

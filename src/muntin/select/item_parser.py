@@ -1,4 +1,8 @@
-"""One FROM item: `orders(driver, area) FOR LAST '1 hour' AS a`, `vector (1.2) OF orders`."""
+"""One FROM item: `orders(driver, area) FOR LAST '1 hour' AS a`, `vector (1.2) OF orders`.
+
+Durations in window clauses are of fixed length (a month is not), times are ISO 8601; one without
+an offset is UTC.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,23 @@ from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from muntin.errors import SelectError
+from muntin.errors import BadArgument, SelectError
 from muntin.select.allowed import words
 from muntin.select.catalog import WindowAsked
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem
-from muntin.select.window_clause import parse_window
+from muntin.times import duration_us, instant_us
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VECTOR = re.compile(r"(\d{1,4})\.(\d{1,4})\Z")
 _NOT_ITEMS = words(
     "select where group having order limit offset union except intersect on using join left right "
     "full inner outer cross natural as for values lateral qualify window"
+)
+_WINDOWS = (
+    "FOR LAST '15 minutes', FOR '<start>' TO '<end>', FOR WINDOW '<start>', FOR WINDOW LAST, "
+    "FOR ALL or FOR OPEN"
 )
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
@@ -108,7 +116,60 @@ class ItemParser:
     def _window(self, at: int) -> tuple[WindowAsked | None, int]:
         if not self._is(at, TokenType.FOR):
             return None, at
-        return parse_window(self.text, self.tokens, at)
+        word = self._word(at + 1)
+        if word == "LAST":
+            return self._last(at)
+        if word == "WINDOW":
+            if self._word(at + 2) == "LAST":
+                return WindowAsked("newest_window"), at + 3
+            start = self._time(at + 2, "the start of a closed window, or LAST")
+            return WindowAsked("window", start_us=start), at + 3
+        if word in ("ALL", "OPEN"):
+            return WindowAsked("all" if word == "ALL" else "open"), at + 2
+        if not self._is(at + 1, TokenType.STRING):
+            raise self._no_window(at + 1, "this is not a window")
+        start = self._time(at + 1, "the start of the window")
+        if self._word(at + 2) != "TO":
+            raise self._no_window(at + 2, "TO is missing after the window's start")
+        end = self._time(at + 3, "the end of the window")
+        if end <= start:
+            message, remedy = "the window ends before it starts", "the earlier time first"
+            if end == start:
+                message, remedy = "the window holds no time", "its end is excluded: a later one"
+            raise self._no_window(at + 3, message, remedy)
+        return WindowAsked("range", start_us=start, end_us=end), at + 4
+
+    def _last(self, at: int) -> tuple[WindowAsked, int]:
+        """LAST '15 minutes', or LAST 15 minutes."""
+        after = at + 2
+        if self._is(after, TokenType.STRING):
+            spelled, after = self._text(after), after + 1
+        else:
+            spelled = ""
+            while self._is(after, TokenType.NUMBER):
+                spelled = f"{spelled} {self._text(after)} {self._word(after + 1)}".lstrip()
+                after += 2
+        if not spelled:
+            raise self._no_window(at + 2, "how long is the window?", "e.g. FOR LAST '15 minutes'")
+        try:
+            return WindowAsked("last", length_us=duration_us(spelled)), after
+        except BadArgument as error:
+            raise self._misspelled(at + 2, error) from None
+
+    def _time(self, at: int, what: str) -> int:
+        if not self._is(at, TokenType.STRING):
+            raise self._no_window(at, f"{what} is missing", "e.g. '2026-01-01 10:00' (UTC)")
+        try:
+            return instant_us(self._text(at))
+        except BadArgument as error:
+            raise self._misspelled(at, error) from None
+
+    def _misspelled(self, at: int, error: BadArgument) -> SelectError:
+        message, said, remedy = str(error).rpartition(": write ")
+        return self._no_window(at, message or remedy, f"write {remedy}" if said else "")
+
+    def _no_window(self, at: int, message: str, remedy: str = _WINDOWS) -> SelectError:
+        return self._error(at, message, remedy, code="window")
 
     def _alias(self, at: int) -> tuple[list[Token], int]:
         after = at
@@ -196,6 +257,10 @@ class ItemParser:
 
     def _text(self, at: int) -> str:
         return self.tokens[at].text if at < len(self.tokens) else ""
+
+    def _word(self, at: int) -> str:
+        quoted = self._is(at, TokenType.STRING) or self._is(at, TokenType.IDENTIFIER)
+        return "" if quoted else self._text(at).upper()
 
     def _span(self, start: int, after: int) -> Span:
         first, last = self.tokens[start], self.tokens[after - 1]

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from muntin.select.catalog import WindowAsked
 from muntin.select.places import NOWHERE, Span
-from muntin.select.window_clause import show_window
+from muntin.times import duration_text, instant_text
 
 DIALECT = DuckDB()
 MARK = "\x01"
@@ -170,6 +170,17 @@ def quoted(name: str) -> str:
 def text_literal(text: str) -> str:
     """A string of SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def show_window(window: WindowAsked) -> str:
+    """The window clause without FOR; parsing it gives the window."""
+    if window.kind == "last":
+        return f"LAST '{duration_text(window.length_us or 0)}'"
+    if window.kind == "range":
+        return f"'{instant_text(window.start_us or 0)}' TO '{instant_text(window.end_us or 0)}'"
+    if window.kind == "window":
+        return f"WINDOW '{instant_text(window.start_us or 0)}'"
+    return {"newest_window": "WINDOW LAST", "all": "ALL", "open": "OPEN"}[window.kind]
 
 
 def show_argument(argument: Name | Value) -> str:
