@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from muntin.assembly import maintenance
-from muntin.ledger import sqlite_pieces
+from muntin.ledger import sqlite_commit
 from muntin.ledger.open import open_ledger
 from muntin.ledger.sqlite_writer import Writer
 from muntin.spark.ingest import Ingest
@@ -30,7 +30,7 @@ SPEC = pipeline(
 )
 POINTS = {
     "before": (Writer, "compact"),
-    "amid": (sqlite_pieces, "_insert"),  # the old pieces are deleted, the new ones not there yet
+    "amid": (sqlite_commit, "_insert"),  # the old pieces are deleted, the new ones not there yet
     "after": (Writer, "compact"),
 }
 

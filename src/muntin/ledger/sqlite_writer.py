@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
-from muntin.ledger import schema, sqlite_commit, sqlite_pieces
+from muntin.ledger import schema, sqlite_commit
 from muntin.ledger.files import PayloadFolder
 from muntin.ledger.records import (
     REVISIONS_KEPT_MAX,
@@ -190,7 +190,7 @@ class Writer:
         made = _checked(made)
         now = now_us()
         return self._write(
-            lambda connection, _: sqlite_pieces.compact(
+            lambda connection, _: sqlite_commit.compact(
                 connection, identifier, replaced, made, now
             ),
             grows=False,
@@ -223,7 +223,7 @@ class Writer:
                     f"the watermark is {watermark}"
                 )
             span = length, start, until
-            sqlite_pieces.roll_up(connection, identifier, self._owned.pane_us, span, made)
+            sqlite_commit.roll_up(connection, identifier, self._owned.pane_us, span, made)
 
         self._write(act, grows=False)
 
@@ -241,7 +241,7 @@ class Writer:
         length, before = whole(length, "length"), whole(before, "before")
         with self._lock:
             cut = self._write(
-                lambda connection, _: sqlite_pieces.drop(
+                lambda connection, _: sqlite_commit.drop(
                     connection, identifier, self._owned.pane_us, length, before
                 ),
                 grows=False,
@@ -261,7 +261,7 @@ class Writer:
 
         def act(connection: Tables, _: Record) -> int:
             found = connection.execute(chosen, (summary, length, until)).fetchall()
-            sqlite_pieces.delete_pieces(connection, [i for (i,) in found], now)
+            sqlite_commit.delete_pieces(connection, [i for (i,) in found], now)
             if found:
                 connection.grow_version()
             return len(found)
