@@ -42,9 +42,9 @@ from muntin.ledger import (
     TrendPoint,
     open_ledger,
 )
-from muntin.ledger.address import read_address
 from muntin.ledger.base import Ledger
 from muntin.ledger.copying import copy_ledger
+from muntin.ledger.open import read_address
 from muntin.ledger.shared import SharedLedger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.store import StoreAway

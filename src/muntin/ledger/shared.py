@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger import schema
-from muntin.ledger.address import DEADLINE_SECONDS
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
 from muntin.ledger.store import (
@@ -340,14 +339,7 @@ def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[st
 class SharedLedger(SqliteLedger):
     """A ledger in a store, with a local copy of its rows."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        create: bool = True,
-        deadline: float = DEADLINE_SECONDS,
-        address: str = "",
-    ) -> None:
+    def __init__(self, store: Store, *, create: bool, deadline: float, address: str) -> None:
         self._address = address
         self._folder = Folder()
         self._replica = Replica(store, self._folder.path / "copy.db", deadline)
