@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import buffer_numbers, pc
+from muntin.arrow import pc
 from muntin.errors import SourceError
 from muntin.spark import avro_kernels as kernels
 from muntin.spark.values import Parsed
+from muntin.summaries.items import text_buffers
 
 ENTRY = "source.value.schema"
 _KINDS = {
@@ -184,9 +185,7 @@ class AvroValues:
         if values.type != pa.binary():
             values = values.cast(pa.binary())
         n = len(values)
-        _, offsets, data = values.buffers()
-        at = buffer_numbers(offsets, np.int32, n + 1, 4 * values.offset)
-        whole = buffer_numbers(data, np.uint8)
+        whole, at = text_buffers(values)
         shape = len(self._fields), n
         numbers, lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
         valid, why, where = np.zeros(shape, np.uint8), np.zeros(n, np.uint8), np.zeros(n, np.int32)

@@ -28,6 +28,7 @@ from muntin.errors import SourceError
 from muntin.spark.ddl import TYPES, UNKNOWN, declared, spelled
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.summaries.indicators import DIGITS_MAX
+from muntin.summaries.items import text_buffers
 
 BLOCK_BYTES = 8 << 20  # joined at once; Arrow parses it as one block
 SINGLE_UP_TO = 8  # records that are tried one by one rather than halved further
@@ -179,9 +180,7 @@ def _is_framed(values: pa.Array) -> bool:
     """Does each begin with { and end with }, and has no line's end, nor \\0, which ends a look?"""
     if values.type != pa.binary():
         values = values.cast(pa.binary())
-    _, offsets, data = values.buffers()
-    at = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    whole, at = text_buffers(values)
     if not len(values) or (at[1:] == at[:-1]).any():
         return False
     if (whole[at[:-1]] != ord("{")).any() or (whole[at[1:] - 1] != ord("}")).any():
