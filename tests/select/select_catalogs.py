@@ -36,7 +36,7 @@ def loaded_of(summary: Any, **about: Any) -> Loaded:
     said: dict[str, Any] = {
         "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
         "stale": False, "exact": True, "proven": False, "bounds": {}, "uncounted": {},
-        "notes": (), "token": None, "like": None,
+        "notes": (), "token": None, "like": None, "among": None,
     }  # fmt: skip
     return Loaded(summary, **said | about)
 

@@ -315,6 +315,17 @@ class View:
         )
         return [TrendPoint(query, row[1], row[3], row[2], row[4]) for row in rows]
 
+    def trend_marks(
+        self, query: str, *, start: int | None = None, end: int | None = None, limit: int
+    ) -> list[tuple[int, int, int, int]]:
+        """Start, end, revision and checksum of what `trend` would read, the newest first."""
+        return self._plain(
+            f"SELECT start, until, revision, crc FROM trends WHERE query = {_NAME} "
+            f"AND start >= ? AND start < ? AND {_newest('trends', 'query')} "
+            "ORDER BY start DESC LIMIT ?",
+            (ROLE_QUERY, query, *time_range(start, end), whole(limit, "limit", least=0)),
+        )
+
     def unanswered(
         self, query: str, summary: str, start: int | None = None, end: int | None = None
     ) -> tuple[int, int]:

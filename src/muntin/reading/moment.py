@@ -55,6 +55,7 @@ class LedgerMoment:
     ) -> None:
         self.view = view
         self.snapshot = snapshot
+        self._cache = cache
         self._pieces = Pieces(view, cache)
         self._sequences = sequences
         self._now_us = now_us
@@ -103,9 +104,8 @@ class LedgerMoment:
         for known in self.snapshot.pipelines.values():
             if query in known.pipeline.queries:
                 said = partial(overtaken, self._pieces, known, query)
-                return self._history(
-                    "trend", query, window, known, partial(history.trend, overtaken=said)
-                )
+                read = partial(history.trend, cache=self._cache, overtaken=said)
+                return self._history("trend", query, window, known, read)
         raise KeyError(query)
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
@@ -277,6 +277,7 @@ class LedgerMoment:
             notes=() if covered else (_nothing(name, None, None),),
             token=read.token,
             like=None,
+            among=None,
         )
 
     def _span(

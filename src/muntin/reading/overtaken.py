@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from muntin.errors import how_many
-from muntin.ledger.records import TrendPoint
 from muntin.reading import absences
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
+from muntin.reading.results import Results
 from muntin.reading.snapshot import Known
-from muntin.reading.stored_results import of_others
+from muntin.reading.stored_results import digest
 from muntin.select.catalog import LoadedTable, Note
 from muntin.select.result import Result
 
@@ -27,25 +27,25 @@ def overtaken(
     pieces: Pieces,
     known: Known,
     query: str,
-    points: Sequence[TrendPoint],
-    results: Sequence[Result],
+    results: Results,
     span: tuple[int | None, int | None],
 ) -> tuple[dict[str, Any], tuple[Note, ...]]:
-    """Bounds and notes on results, oldest first, of which some are not what they would be now.
+    """Bounds and notes on results of which some are not what they would be now.
 
-    `results`: of the points whose statement did not fail.
     `span`: starts of the windows that were asked for.
     """
-    if not results:
+    read = results.known
+    if not read:
         return {}, ()
     bounds: dict[str, Any] = {}
     notes: list[Note] = []
-    statement = known.pipeline.queries[query].select
-    other = of_others((point.result for point in points), statement)
+    mine = digest(known.pipeline.queries[query].select)
+    other = sum(of not in (None, mine) for of in results.statements)
     if other:
-        notes.append(_note(query, f"{other:,} of {len(points):,} are of an earlier statement"))
+        said = f"{other:,} of {len(results.said):,} are of an earlier statement"
+        notes.append(_note(query, said))
     summaries = known.pipeline.summaries
-    sources = [window.source for window in results[-1].windows if window.source in summaries]
+    sources = [window.source for window in read[-1].windows if window.source in summaries]
     followed = next((name for name in sources if summaries[name].window is not None), None)
     if followed is not None:
         old, none = pieces.view.unanswered(query, followed, *span)
@@ -54,7 +54,7 @@ def overtaken(
         if none:
             notes.append(_note(query, f"{none:,} are missing: windows that closed without it"))
     for name in dict.fromkeys(sources):
-        lacking = _lacking(pieces, known, name, results)
+        lacking = _lacking(pieces, known, name, read)
         if lacking:
             bounds.setdefault("uncounted", {})[name] = lacking
             lack = how_many(lacking, "event")

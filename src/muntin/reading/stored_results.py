@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -31,18 +30,16 @@ def stored_result(result: Result, statement: str) -> bytes:
     """The bytes of a result, and of which statement it is."""
     said = result.particulars()
     about = json.dumps({name: said[name] for name in _STORED}, ensure_ascii=False, allow_nan=False)
-    metadata = {_TRUE: about.encode(), _OF: _digest(statement)}
+    metadata = {_TRUE: about.encode(), _OF: digest(statement)}
     return _stream(result.table.replace_schema_metadata(metadata))
 
 
-def of_others(results: Iterable[bytes], statement: str) -> int:
-    """How many stored results are of another statement. One that does not say is not."""
-    mine = _digest(statement)
-    read = (pa.ipc.read_schema(pa.py_buffer(result)).metadata or {} for result in results)
-    return sum(metadata.get(_OF, mine) != mine for metadata in read)
+def statement_of(result: bytes) -> bytes | None:
+    """The `digest` of the statement that a stored result is of; None: it does not say."""
+    return (pa.ipc.read_schema(pa.py_buffer(result)).metadata or {}).get(_OF)
 
 
-def _digest(statement: str) -> bytes:
+def digest(statement: str) -> bytes:
     """Equal for statements that differ in spaces and line ends alone."""
     plain = " ".join(statement.split())
     return (

@@ -169,7 +169,7 @@ class Loaded:
     notes: tuple[Note, ...]
     token: Hashable
     like: Callable[[], Iterable[Any]] | None = field(compare=False)
-    among: tuple[Together, int] | None = field(default=None, compare=False)
+    among: tuple[Together, int] | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

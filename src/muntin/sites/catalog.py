@@ -97,6 +97,7 @@ class GlobalCatalog:
             notes=(),
             token=None,
             like=None,
+            among=None,
         )
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
