@@ -25,6 +25,7 @@ from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 from muntin.select.values import conformed, has_untyped, typed
 
 _TABLES_MAX = 4096
+_TOGETHER_ROWS_MAX = 1 << 16  # of answers to windows that close together
 
 
 def table_of(
@@ -59,11 +60,13 @@ def table_of(
 
 
 def _among(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table | None:
-    """The rows of one of the windows that close together. None: ask it alone, since one of them
-    fails, or none was asked for."""
+    """The rows of one of the windows that close together. None: ask it alone, since it closes
+    alone, one of them fails, or they are large: then little is gained, and memory is taken."""
     if loaded.among is None or bound.kind != "function":
         return None
     windows, number = loaded.among
+    if windows.segment.rows * max(1, len(bound.arguments)) > _TOGETHER_ROWS_MAX:
+        return None
     asked = shape_of(bound)
     if asked not in windows.rows:
         function = TABLE_FUNCTIONS[bound.function]
