@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    "run", "serve", "coordinator", "ledger", "index", "capacity", "check", "init", "demo",
+    "run", "serve", "ledger", "index", "capacity", "check", "init", "demo",
     "produce", "simulate", "doctor", "reproduce",
 )  # fmt: skip
 for command in COMMANDS:

@@ -1,4 +1,4 @@
-"""`muntin serve`: live answers from a ledger."""
+"""`muntin serve`: live answers from a ledger; `muntin coordinator`: a top k over several sites."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from muntin.ledger.base import Ledger
     from muntin.server.serving import Server
 
+READER_TOKEN = typer.Option(
+    None, help="Holds the token to read; or set MUNTIN_TOKEN.", exists=True, dir_okay=False
+)
 HOST, PORT = "127.0.0.1", 8787
 
 
@@ -23,9 +26,7 @@ def register(app: typer.Typer) -> None:
         ledger: str = LEDGER,
         host: str = typer.Option(HOST, help="Beyond loopback a token is needed."),
         port: int = typer.Option(PORT, min=0, max=65535, help="0 takes a free one."),
-        token_file: Path = typer.Option(
-            None, help="Holds the token to read; or set MUNTIN_TOKEN.", exists=True, dir_okay=False
-        ),
+        token_file: Path = READER_TOKEN,
         operator_token_file: Path = typer.Option(
             None,
             help="Holds the token to read and command; or set MUNTIN_OPERATOR_TOKEN.",
@@ -78,6 +79,28 @@ def register(app: typer.Typer) -> None:
             server.run()
         finally:
             opened.close()
+
+    @app.command()
+    def coordinator(
+        file: Path = typer.Argument(help="The coordinator's file."),
+        port: int = typer.Option(
+            None, min=0, max=65535, help="Instead of the file's; 0: a free one."
+        ),
+        token_file: Path = READER_TOKEN,
+    ) -> None:
+        """Keep a top k over several sites, and serve it."""
+        import logging
+
+        from muntin.sites.coordinating import CoordinatorServer
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        token = token_in(token_file) if token_file else None
+        server = CoordinatorServer(file, reader_token=token, port=port)
+        spec = server.spec
+        typer.echo(f"top {spec.k} over {', '.join(spec.sites)}:  {server.url}/top_k")
+        typer.echo(f"sites connect to:  {server.address}")
+        typer.echo(f"in SELECT:  FROM top_k({spec.name}, {spec.k})")
+        server.run()
 
 
 def beside(
