@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muntin.session import Session as Session
     from muntin.session import open as open  # noqa: A004
     from muntin.spark.batch import summarize as summarize
-    from muntin.spark.registering import register as register
+    from muntin.spark.session import register as register
     from muntin.spark.shipping import ship as ship
     from muntin.spark.stream import Stream as Stream
     from muntin.spark.stream import stream as stream
@@ -42,7 +42,7 @@ _MODULE_OF = {
     "Stream": "muntin.spark.stream",
     "connect": "muntin.client",
     "open": "muntin.session",
-    "register": "muntin.spark.registering",
+    "register": "muntin.spark.session",
     "ship": "muntin.spark.shipping",
     "stream": "muntin.spark.stream",
     "summarize": "muntin.spark.batch",

@@ -267,11 +267,11 @@ def _append(
     said: Exported,
     about: Mapping[str, Any],
 ) -> None:
-    schema = target.schema()
+    schema, by = target.schema(), [*chain.from_iterable(layout.spec.tables())]
     metadata = {ABOUT: json.dumps(about)}
     for units in groups:
         segments = [unit.segment for unit in units]
-        own = schema_of(_by(layout), segments)
+        own = schema_of(by, segments)
         schema = (own if schema is None else _united(schema, own)).with_metadata(metadata)
         rows = pa.RecordBatchReader.from_batches(schema, batches(units, schema))
         with told(place):
@@ -279,10 +279,6 @@ def _append(
         said.commits += 1
         said.units += sum(len(unit.spans) for unit in units)
         said.rows += sum(segment.rows for segment in segments)
-
-
-def _by(layout: Layout) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(layout.spec.tables()))
 
 
 def _united(there: pa.Schema, own: pa.Schema) -> pa.Schema:

@@ -211,7 +211,8 @@ def parsed(df: DataFrame, pipeline: Pipeline) -> DataFrame:
     own, parser = _format(_value(pipeline))
     others = [c for c in df.columns if c not in own.names and c != VALUE_COLUMN]
     kinds = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    ddl = [f"`{c}` {kinds[c]}" for c in others] + [_spelled(own)]
+    ddl = [f"`{c}` {kinds[c]}" for c in others]
+    ddl += [f"{in_backticks(f.name)} {spelled(f.type)}" for f in own]
     ddl += [f"`{CORRUPT_COLUMN}` string, `{WHY_COLUMN}` string"]
     ddl += [f"`{c}` {kinds[name]}" for name, c in PLACE_COLUMNS.items()]
     columns = [*others, *own.names, *KEPT_COLUMNS]
@@ -364,11 +365,6 @@ def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | Avro
     if own := next((name for name in schema.names if name.startswith("_muntin_")), None):
         raise SourceError(f"source.value.schema: column '{own}' has a name of Muntin's own columns")
     return schema, parser
-
-
-def _spelled(schema: pa.Schema) -> str:
-    """The columns of a value as Spark's DDL, quoted."""
-    return ", ".join(f"{in_backticks(f.name)} {spelled(f.type)}" for f in schema)
 
 
 def _with_places(df: DataFrame, others: list[str]) -> DataFrame:

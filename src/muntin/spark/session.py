@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import SourceError, needs
-from muntin.spark.failures import reason, worker_error
+from muntin.spark.failures import plainly, reason, worker_error
 from muntin.spark.java import check_java, recorded
 from muntin.spark.settings import (
     READING,
@@ -145,6 +145,29 @@ def own_python(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         context.pythonExec = before
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("muntin")` known to a session: for `read`, `write` and `writeStream`.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic, or of Spark Connect. The Python of its driver and of its workers must have Muntin.
+
+    Examples
+    --------
+    >>> muntin.register(spark)
+    >>> spark.read.format("muntin").option("ledger", "sqlite:////var/flights.db").option(
+    ...     "select", "SELECT origin, count FROM flights(origin) FOR ALL").load()
+    >>> df.writeStream.format("muntin").option("spec", "flights.yaml").option(
+    ...     "checkpointLocation", "/var/flights").start()
+    """
+    needs("spark", "muntin.register")
+    from muntin.spark.data_source import MuntinSource
+
+    with plainly(), own_python(spark):
+        spark.dataSource.register(MuntinSource)
 
 
 def _running() -> SparkSession | None:

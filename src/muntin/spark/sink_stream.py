@@ -20,8 +20,8 @@ from muntin.progress import Progress
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
-from muntin.spark.registering import register
 from muntin.spark.running import Running
+from muntin.spark.session import register
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
 
