@@ -60,7 +60,6 @@ from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 Via = Literal["auto", "driver", "job"]
@@ -210,12 +209,38 @@ class FingerprintIndex(IndexReader):
         return self._ask_by_job(names, groups)
 
     def _ask_by_job(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
-        context = self._spark.sparkContext
+        """As `ask_here`, in one job of as many tasks as there are cores or partitions concerned.
+
+        Hashes go out with the job, one byte a hash comes back. A task that is lost runs again: the
+        files answer the same wherever they are read.
+        """
+        context, folder = self._spark.sparkContext, self._folder
         if self._tasks is None:  # one a core, made once: a job that goes to some starts no others
             cores = max(1, context.defaultParallelism)
             self._tasks = context.parallelize(range(cores), cores)
+        count = min(len(groups), self._tasks.getNumPartitions())
+        shares = np.array_split(np.arange(len(groups)), count)
+        asked = [
+            [(groups[i][0], names[groups[i][0]], groups[i][1].tobytes()) for i in share]
+            for share in shares
+        ]
+
+        def answer(numbers: Iterable[int]) -> list[tuple[bool, bytes]]:
+            (number,) = numbers
+            mine = asked[number]
+            parts = [(partition, np.frombuffer(data, np.uint64)) for partition, _, data in mine]
+            try:
+                found = ask_here(folder, {part: name for part, name, _ in mine}, parts)
+                return [(True, found.tobytes())]
+            except MuntinError as problem:
+                return [(False, packed_error(problem))]
+
         with plainly(), own_python(self._spark):
-            return _ask_by_job(context, self._tasks, self._folder, names, groups)
+            answers = context.runJob(self._tasks, answer, list(range(count)))
+        for is_right, data in answers:
+            if not is_right:
+                raise unpacked_error(data)
+        return np.frombuffer(b"".join(data for _, data in answers), np.bool_)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -460,35 +485,3 @@ def _delete(folder: str, names: set[str]) -> None:
 def _remove(folder: str) -> None:
     forget(folder)
     place_of(folder)[0].delete_folder(folder)
-
-
-def _ask_by_job(
-    context: SparkContext, tasks: RDD[Any], folder: str, names: Mapping[int, str], groups: Groups
-) -> np.ndarray:
-    """As `ask_here`, in one job of as many tasks as there are cores or partitions concerned.
-
-    Hashes go out with the job, one byte a hash comes back. A task that is lost runs again: the
-    files answer the same wherever they are read.
-    """
-    count = min(len(groups), tasks.getNumPartitions())
-    shares = np.array_split(np.arange(len(groups)), count)
-    asked = [
-        [(groups[i][0], names[groups[i][0]], groups[i][1].tobytes()) for i in share]
-        for share in shares
-    ]
-
-    def answer(numbers: Iterable[int]) -> list[tuple[bool, bytes]]:
-        (number,) = numbers
-        mine = asked[number]
-        parts = [(partition, np.frombuffer(data, np.uint64)) for partition, _, data in mine]
-        try:
-            found = ask_here(folder, {part: name for part, name, _ in mine}, parts)
-            return [(True, found.tobytes())]
-        except MuntinError as problem:
-            return [(False, packed_error(problem))]
-
-    answers = context.runJob(tasks, answer, list(range(count)))
-    for is_right, data in answers:
-        if not is_right:
-            raise unpacked_error(data)
-    return np.frombuffer(b"".join(data for _, data in answers), np.bool_)
