@@ -67,9 +67,6 @@ class IndexPlan:
         partitions = self.index.partitions
         return range(task * partitions // self.tasks, (task + 1) * partitions // self.tasks)
 
-    def new_digest(self) -> DyadicQDigest | None:
-        return new_digest(self.index.error, self.domain) if self.domain else None
-
 
 def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:
     """For half the error that was asked: twice the size, some hundred KB, and tighter bounds."""
@@ -91,7 +88,7 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    digest = plan.new_digest()
+    digest = new_digest(plan.index.error, plan.domain) if plan.domain else None
     folder = plan.runs
     writer = RunWriter(folder, plan.index.partitions, plan.only)
     for keys, numbers in batches:
