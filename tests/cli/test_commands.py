@@ -408,7 +408,7 @@ def test_a_file_that_changed_while_spark_started_is_taken_over(muntin, monkeypat
 
     monkeypatch.setattr("muntin.stream", started)
     monkeypatch.setattr("muntin.cli.view.follow", follow)
-    monkeypatch.setattr("muntin.cli.stopping.stop_spark", lambda: None)
+    monkeypatch.setattr("muntin.cli.run.stop_spark", lambda: None)
     code, _, err = muntin("run", file)
     assert (code, taken) == (0, [file]), err
     assert err.count("taken over, as it is now") == 1

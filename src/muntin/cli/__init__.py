@@ -1,4 +1,4 @@
-"""The command line: a file for each command, or for those alike; imports wait until it runs."""
+"""The command line: a file for each command, or for those alike; heavy imports wait for its run."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import typer
 
 from muntin.cli.counting import no_nan
+from muntin.errors import BadArgument
+from muntin.times import duration_text, duration_us
 
 KEYS_MAX = 10_000_000
 
@@ -32,9 +34,7 @@ def register(app: typer.Typer) -> None:
         """Say what a pipeline will take, from a few of its panes made of random events."""
         from muntin.assembly.capacity import capacity as found_for
         from muntin.assembly.capacity import missing
-        from muntin.errors import BadArgument
         from muntin.spec import Pipeline
-        from muntin.times import duration_text
 
         spec = Pipeline.of(pipeline)
         given: dict[str, int] = {}
@@ -70,9 +70,6 @@ def register(app: typer.Typer) -> None:
 
 def duration_of(option: str, text: str) -> int:
     """Microseconds of an option; BadArgument that names it."""
-    from muntin.errors import BadArgument
-    from muntin.times import duration_us
-
     try:
         return duration_us(text)
     except BadArgument as problem:

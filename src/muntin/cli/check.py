@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from muntin.cli.counting import check_counting
+from muntin.cli.stopping import stopping
+from muntin.errors import LedgerError, LedgerMissing, SourceError, SpecError, needs
 
 if TYPE_CHECKING:
     from muntin.spec import Pipeline
@@ -27,10 +32,7 @@ def register(app: typer.Typer) -> None:
         ),
     ) -> None:
         """Validate a pipeline file: entries, names, queries, source, columns, times, fields."""
-        import json
-
         from muntin import spec_file
-        from muntin.errors import SpecError
         from muntin.spec import Pipeline
         from muntin.yaml_file import read
 
@@ -60,12 +62,9 @@ def register(app: typer.Typer) -> None:
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:
     """What can be seen at once."""
-    from contextlib import closing
-
     from muntin.assembly.changes import check_changes
     from muntin.assembly.standing import StandingQueries
     from muntin.cli.check_source import wrong_in, wrong_packages
-    from muntin.errors import LedgerError, LedgerMissing, SpecError
     from muntin.ledger.open import open_ledger
 
     yield from wrong_in(pipeline)
@@ -87,8 +86,6 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
 
 def _fetched(pipeline: Pipeline) -> Iterator[str]:
     """What the first run takes from elsewhere."""
-    from importlib.util import find_spec
-
     from muntin.spark.connector import cache_folder, is_to_be_fetched
 
     if find_spec("pyspark") is not None and is_to_be_fetched(pipeline):
@@ -100,8 +97,6 @@ def _fetched(pipeline: Pipeline) -> Iterator[str]:
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     """What Spark finds wrong when it opens the source."""
-    from muntin.cli.stopping import stopping
-    from muntin.errors import SourceError, needs
     from muntin.spark.connector import with_connector
     from muntin.spark.session import session
     from muntin.spark.source import needed, stream_source

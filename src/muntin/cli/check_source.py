@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -11,20 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from muntin import storage
 from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.cli.sample import UNREAD, is_unread
-from muntin.errors import BadArgument, SourceError, did_you_mean
+from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
+from muntin.spark.event_time import ABSENT, check_type, event_times
+from muntin.spark.event_units import doubt_of, unit_of
 from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
+from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
-from muntin.spark.source import NO_SUCH_COLUMN
+from muntin.spark.source import NO_SUCH_COLUMN, no_column
 from muntin.spec import Pipeline, SourceSpec, format_of
+from muntin.times import duration_text, instant_text, now_us
 
 SAMPLE_ROWS = 10_000
 OFFSETS = ("startingoffsets", "endingoffsets")
@@ -109,7 +117,6 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
     jar = _OF_SPARK.get(form)
     if jar is None:
         return
-    from muntin.errors import needs
     from muntin.spark.connector import is_named
 
     needs("spark", f"source.format: {form}")
@@ -252,8 +259,6 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
 
 
 def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
-    from sqlglot import exp
-
     there = set(seen.columns or ())
     for name, text in pipeline.fields.items():
         parsed, problem = parsed_field(text)
@@ -270,9 +275,6 @@ def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
 
 def parsed_field(text: str) -> tuple[Any, str]:
     """An expression's syntax tree, and what is wrong with it in Spark's own words."""
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
     try:
         return sqlglot.parse_one(text, dialect="spark"), ""
     except SqlglotError as problem:
@@ -290,10 +292,6 @@ def spark_says(text: str) -> str | None:
 
     The parser alone: a Java process for a few seconds, no session.
     """
-    import subprocess
-
-    from muntin.spark.java import java_version
-
     if find_spec("pyspark") is None or java_version()[0] is None:
         return None
     from py4j.protocol import Py4JJavaError
@@ -316,11 +314,6 @@ def spark_says(text: str) -> str | None:
 
 
 def _wrong_columns(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
-    from muntin.spark.event_time import check_type
-    from muntin.spark.event_units import unit_of
-    from muntin.spark.source import no_column
-    from muntin.times import now_us
-
     if seen.columns is None:
         return
     types = {**seen.columns, **dict.fromkeys(pipeline.fields, UNKNOWN)}
@@ -351,10 +344,6 @@ def _wrong_times(
 ) -> Iterator[str]:
     """Times of which not one can be used, since all events would be rejected; or most in a unit
     that they do not count."""
-    from muntin.spark.event_time import ABSENT, check_type, event_times
-    from muntin.spark.event_units import doubt_of
-    from muntin.times import duration_text, instant_text, now_us
-
     name = pipeline.time.column
     try:
         check_type(pipeline.time, column.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import muntin
+from muntin.cli.capacity import duration_of
 from muntin.cli.counting import check_counting
+from muntin.cli.run import print_progress
+from muntin.cli.serve import PORT, beside, open_page
+from muntin.cli.stopping import stop_spark, stopping
+from muntin.errors import needs
+from muntin.times import now_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +83,6 @@ def register(app: typer.Typer) -> None:
         )
         if recorded:
             return _recorded(seconds, port, _place(folder), show)
-        from muntin.cli.serve import PORT
-        from muntin.errors import needs
-
         needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
         if kafka:
             needs("kafka", "muntin demo --kafka")
@@ -111,11 +116,7 @@ def _run(
     show: bool,
 ) -> None:
     """Run a pipeline until its source ends, so many seconds are over, or it is stopped."""
-    import muntin
     from muntin.background import in_background
-    from muntin.cli.run import print_progress
-    from muntin.cli.serve import beside
-    from muntin.cli.stopping import stop_spark
     from muntin.cli.view import follow
     from muntin.ledger.open import open_ledger
 
@@ -150,7 +151,6 @@ def _play(
     show: bool,
 ) -> None:
     """Write slices into a folder, from which Spark takes them."""
-    from muntin.cli.stopping import stopping
     from muntin.demo.replay import Replay
 
     typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
@@ -160,8 +160,6 @@ def _play(
 
 
 def _place(folder: Path | None) -> Path:
-    import tempfile
-
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="muntin-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +172,6 @@ def _ask(spec: Pipeline) -> str:
 
 
 def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
-    from muntin.cli.capacity import duration_of
     from muntin.demo.flights import PIPELINE, SCHEMA, departures_file, flights
     from muntin.demo.replay import TICK_SECONDS, slices_of
 
@@ -188,7 +185,6 @@ def _flights(speed: str) -> tuple[Iterator[pa.Table], dict, str]:
 
 
 def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], dict, str]:
-    from muntin.cli.capacity import duration_of
     from muntin.demo.replay import TICK_SECONDS
     from muntin.demo.taxi import PIPELINE, SCHEMA, order_stream
 
@@ -198,14 +194,11 @@ def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], di
 
 def _recorded(seconds: float, port: int | None, folder: Path, show: bool) -> None:
     """The recording that the package carries, without Java and Spark, until it is stopped."""
-    from muntin.cli.serve import beside
-    from muntin.cli.stopping import stopping
     from muntin.demo.recorded import PIPELINE, Recording
     from muntin.ledger.open import open_ledger
     from muntin.spark.ingest import Ingest
     from muntin.spark.partials import fold
     from muntin.spec import Pipeline
-    from muntin.times import now_us
 
     spec = Pipeline.of(PIPELINE | {"ledger": f"sqlite:///{folder}/demo.db"})
     with stopping() as stop, ExitStack() as ending:
@@ -261,7 +254,6 @@ class _Orders:
 
 def _kafka(rate: int, seconds: float, port: int | None, place: Path, show: bool) -> None:
     """Start Apache Kafka on this machine, fill a topic, and watch it until stopped."""
-    from muntin.cli.stopping import stopping
     from muntin.demo.broker import Broker
     from muntin.demo.taxi import PIPELINE, SCHEMA
 
@@ -283,9 +275,6 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
 
     import yaml
 
-    from muntin.cli.capacity import duration_of
-    from muntin.cli.serve import open_page
-    from muntin.cli.stopping import stopping
     from muntin.demo import sites as demo
     from muntin.demo.flights import flights
     from muntin.demo.replay import TICK_SECONDS, slices_of

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from muntin.errors import how_many
+from muntin.errors import MuntinError, how_many
+from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -154,9 +155,7 @@ _MODULES = {"pyyaml": "yaml"}  # those that are imported by another name
 
 
 def _ledger(url: str) -> Iterator[Finding]:
-    from muntin.errors import MuntinError
     from muntin.ledger.open import open_ledger
-    from muntin.spec_secrets import shown_url
 
     shown = shown_url(url)
     try:

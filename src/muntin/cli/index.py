@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from muntin.cli.counting import check_counting
+from muntin.cli.stopping import stopping
 from muntin.cli.tables import FORMAT, Format, print_rows
+from muntin.errors import BadArgument, SourceError, needs
+from muntin.times import datetime_of, instant_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,11 +56,6 @@ def _register_build(group: typer.Typer) -> None:
         overwrite: bool = typer.Option(False, "--overwrite", help="Replace the index in --out."),
     ) -> None:
         """Build an index over files, or over anything that Spark reads."""
-        import time
-
-        from muntin.cli.stopping import stopping
-        from muntin.errors import needs
-
         needs("spark", "muntin index build")
         from muntin.spark.fingerprint_index import FingerprintIndex, check_new
 
@@ -83,8 +83,6 @@ def _register_answers(group: typer.Typer) -> None:
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Which keys the index may hold: a no is always right."""
-        from muntin.errors import BadArgument
-
         if bool(keys) == (file is not None):
             raise BadArgument("give keys, or --file with one a line (- is standard input)")
         reader = _opened(index)
@@ -123,7 +121,6 @@ def _opened(index: str) -> IndexReader:
 
 def _records(source: str, source_format: str | None, options: list[str]) -> Any:
     """What `FingerprintIndex.build` takes: a path of Parquet files, or a DataFrame."""
-    from muntin.errors import BadArgument
     from muntin.spark.connector import with_connector
     from muntin.spark.session import session
     from muntin.spark.source import batch_source, check_source
@@ -147,8 +144,6 @@ def _records(source: str, source_format: str | None, options: list[str]) -> Any:
 
 
 def _lines(file: str) -> Iterator[str]:
-    from muntin.errors import SourceError
-
     if file == "-":
         yield from (line.rstrip("\r\n") for line in sys.stdin)
         return
@@ -170,9 +165,6 @@ def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[list[Any]]:
 def _key(kind: str, key: str) -> Any:
     import numpy as np
 
-    from muntin.errors import BadArgument
-    from muntin.times import datetime_of, instant_us
-
     try:
         if kind == "integers":
             return np.int64(int(key))
@@ -187,8 +179,6 @@ def _key(kind: str, key: str) -> Any:
 def _number(value: str) -> Any:
     import numpy as np
 
-    from muntin.errors import BadArgument
-
     for kind in (int, float):
         try:
             return kind(value)
@@ -201,8 +191,6 @@ def _number(value: str) -> Any:
 
 
 def _print_info(index: IndexReader, format: Format) -> None:  # noqa: A002
-    import json
-
     import pyarrow as pa
 
     from muntin.select.result_text import cell

@@ -8,9 +8,10 @@ from typing import Literal
 
 import typer
 
+import muntin
 from muntin.cli.counting import check_counting
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
-from muntin.errors import how_many
+from muntin.errors import UnknownName, did_you_mean, how_many
 from muntin.times import instant_text
 
 
@@ -22,8 +23,6 @@ def register(app: typer.Typer) -> None:
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Answer a SELECT over what a ledger holds; `muntin tables` lists what that is."""
-        import muntin
-
         if statement == "-":
             statement = sys.stdin.read()
         with muntin.open(ledger) as session:
@@ -36,7 +35,6 @@ def register(app: typer.Typer) -> None:
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """List what a ledger holds: summaries and standing queries, and how to ask for them."""
-        import muntin
         from muntin.select.syntax import quoted
 
         with muntin.open(ledger) as session:
@@ -52,7 +50,6 @@ def register(app: typer.Typer) -> None:
         """Show the records that were rejected, with their reason."""
         import pyarrow as pa
 
-        from muntin.errors import UnknownName, did_you_mean
         from muntin.ledger.open import open_ledger
 
         with closing(open_ledger(ledger, create=False)) as opened:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from itertools import islice
 
 import typer
 
 from muntin.cli.counting import check_counting, no_nan
+from muntin.cli.stopping import stopping
 from muntin.errors import BadArgument, SourceError, how_many
 from muntin.spec_secrets import is_secret
 
@@ -36,10 +39,6 @@ def register(app: typer.Typer) -> None:
         seed: int = typer.Option(1, help="Of taxi: the same seed, the same orders."),
     ) -> None:
         """Replay a file, or made taxi orders, into a Kafka topic at a chosen rate."""
-        import time
-        from itertools import islice
-
-        from muntin.cli.stopping import stopping
         from muntin.demo.producing import produce as send
         from muntin.demo.producing import values_of
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+import muntin
 from muntin.cli.counting import check_counting
+from muntin.cli.serve import beside
+from muntin.cli.stopping import stop_spark, stopping
+from muntin.errors import MuntinError, SourceError, SpecError, needs
 from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
@@ -44,9 +49,6 @@ def register(app: typer.Typer) -> None:
         Ctrl-C and SIGTERM end it after the batch at hand. Its exit status is not 0 where more
         records were rejected than the file's `max_rejected` allows.
         """
-        from muntin.cli.stopping import stopping
-        from muntin.errors import SpecError
-
         check_counting(
             context, port=(serve, "with --serve"), live=(not (once and live), "without --once")
         )
@@ -63,13 +65,7 @@ def register(app: typer.Typer) -> None:
 def _run(
     file: Path, stop: Stop, mode: Mode, *, once: bool, live: bool, serve: bool, port: int | None
 ) -> tuple[Pipeline, Progress]:
-    import time
-
-    import muntin
-    from muntin.cli.serve import beside
-    from muntin.cli.stopping import stop_spark
     from muntin.cli.view import follow
-    from muntin.errors import needs
     from muntin.ledger.open import open_ledger
     from muntin.spec import Pipeline
 
@@ -134,8 +130,6 @@ class _PipelineFile:
 
     def take_over(self, stream: Stream | SinkStream) -> None:
         """A wrong one is reported and not taken."""
-        from muntin.errors import MuntinError
-
         path, changed = self._path, self._changed_at()
         if changed in (None, self._read_at):
             return
@@ -151,8 +145,6 @@ class _PipelineFile:
 
 def check_rejected(spec: Pipeline, progress: Progress) -> None:
     """An error where a larger share was rejected than the file allows."""
-    from muntin.errors import SourceError
-
     share = progress.rejected / progress.read if progress.read else 0.0
     if share <= spec.max_rejected:
         return

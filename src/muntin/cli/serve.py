@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from muntin.cli.tables import LEDGER
+from muntin.errors import BadArgument
 
 if TYPE_CHECKING:
     from muntin.ledger.base import Ledger
@@ -116,7 +119,6 @@ def beside(
     Where nobody asked for a port, it is 8787, or a free one. BadArgument where the one that was
     asked for is taken.
     """
-    from muntin.errors import BadArgument
     from muntin.server.serving import Server
 
     try:
@@ -133,8 +135,6 @@ def beside(
 
 def open_page(url: str, *, show: bool) -> None:
     """Open a page in the browser, where there is a screen to show one."""
-    import os
-    import sys
     import webbrowser
 
     if show and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
@@ -143,8 +143,6 @@ def open_page(url: str, *, show: bool) -> None:
 
 def _secret(path: Path | None, variable: str) -> str:
     """From a file or the environment: a command line can be read by every process."""
-    import os
-
     return token_in(path) if path else os.environ.get(variable, "")
 
 
@@ -156,8 +154,6 @@ def token_in(path: Path) -> str:
     BadArgument
         It holds none: without one everybody could come in.
     """
-    from muntin.errors import BadArgument
-
     found = path.read_bytes().strip()
     if not found or not found.isascii():
         raise BadArgument(f"{path} holds no token: write one, as `openssl rand -hex 16` gives")

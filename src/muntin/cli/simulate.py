@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from muntin.cli.counting import check_counting
+from muntin.errors import BadArgument
 
 POLICIES = "resolution, even, lsa, gsa, hybrid, naive"
 NUMBERS = ("messages", "entries", "bytes")
@@ -64,7 +65,6 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
     ) -> None:
         """Messages, entries and bytes per 100 windows of each policy on the same stream."""
-        from muntin.errors import BadArgument
         from muntin.topk import compare
         from muntin.topk import plot as draw
         from muntin.topk.simulation import POLICIES as ALL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,8 +69,6 @@ def stopping() -> Iterator[Stop]:
 
 def end_java() -> None:
     """End the Java machine that this process has started, if it has, and wait for that."""
-    import sys
-
     started = sys.modules.get("muntin.spark.java")
     if started is not None:
         started.end_all()
@@ -77,8 +76,6 @@ def end_java() -> None:
 
 def stop_spark() -> None:
     """End Spark's processes now, in order, rather than when this one ends."""
-    import sys
-
     if "pyspark" not in sys.modules:
         return
     from pyspark.sql import SparkSession
