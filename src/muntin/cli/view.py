@@ -6,14 +6,19 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
 from muntin.cli.tables import rich_table
 from muntin.errors import SelectError, how_many
 from muntin.progress import READING
 from muntin.times import age_text, duration_text, instant_text, now_us
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-
     from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
 
@@ -30,9 +35,6 @@ def follow(
     stream: Stream | SinkStream, on_tick: Callable[[], None] = lambda: None, *, live: bool = True
 ) -> None:
     """Show the view until the stream ends; lines where this is no terminal, or not `live`."""
-    from rich.console import Console
-    from rich.live import Live
-
     console = Console()
     if not live or not console.is_terminal:
         lines = Lines(stream)
@@ -122,17 +124,11 @@ class LiveView:
         self._seen: list[tuple[float, int]] = []
 
     def render(self) -> Group:
-        from rich.console import Group
-
         parts: list[RenderableType] = [self._headline(), self._windows()]
         parts += [self._query(name) for name in list(self._stream.pipeline.queries)[:2]]
         return Group(*parts)
 
     def _headline(self) -> RenderableType:
-        from rich.console import Group
-        from rich.panel import Panel
-        from rich.table import Table
-
         progress = self._stream.progress
         now = time.monotonic()
         self._seen = [*self._seen, (now, progress.read)][-20:]
@@ -175,9 +171,6 @@ class LiveView:
         return shown
 
     def _windows(self) -> RenderableType:
-        from rich import box
-        from rich.table import Table
-
         table = Table(box=box.SIMPLE_HEAD, title="closed windows", title_justify="left")
         for column in ("summary", "start", "end", "closed because", "events", "late", "fill"):
             table.add_column(column, justify="right" if column in ("events", "late") else "left")
@@ -197,9 +190,6 @@ class LiveView:
         return table
 
     def _query(self, name: str) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
         if self._stream.ingest is None:  # the ledger does not know the summaries yet
             return Text(f"{name}: waiting for the first events", style="dim")
         select = self._stream.pipeline.queries[name].select
