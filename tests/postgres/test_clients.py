@@ -20,6 +20,7 @@ from psycopg import generators
 from muntin.errors import BadArgument
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
+from muntin.server.postgres.catalog_tables import postgres_columns
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
 
@@ -398,7 +399,7 @@ def test_what_clients_write_into_the_text(connection):
 @pytest.mark.parametrize("binary", [False, True])
 def test_lists(connection, binary):
     """psycopg has no other way for a list of keys."""
-    text = "SELECT driver FROM orders(driver) FOR ALL WHERE driver = ANY(%s) ORDER BY driver"
+    text = "SELECT driver FROM orders(driver) FOR ALL WHERE driver=any(%s) ORDER BY driver"
     form = "%b" if binary else "%t"
     for given, found in (
         (["b", "x\"\\,{}'", "a"], [("a",), ("b",)]),
@@ -476,6 +477,8 @@ def test_errors_have_place_and_remedy(connection):
         "ATTACH '/tmp/x.db'",
         "SELECT * FROM duckdb_settings()",
         "PRAGMA database_list",
+        "SELECT * FROM pg_read_file('/etc/passwd')",
+        "SELECT CAST(count AS money) FROM orders",
     ],
 )
 def test_what_is_not_allowed_is_refused(connection, text):
@@ -600,7 +603,7 @@ def test_types_of_lists(connection):
          "pg_catalog.pg_class c where contype = 'f' and confrelid = c.oid) ref inner join "
          "pg_catalog.pg_class c1 on c1.oid = ref.conrelid) order by ref.i", []),
         ("select proname, proargtypes, proallargtypes from pg_catalog.pg_proc p where "
-         "has_function_privilege(p.oid, 'EXECUTE')", []),
+         "has_function_privilege(p.oid, 'EXECUTE') and p.pronamespace = 2200", []),
         # Power BI writes all of it in upper case
         ("select TABLE_NAME, TABLE_TYPE from INFORMATION_SCHEMA.TABLES where TABLE_NAME = 'orders'",
          [("orders", "BASE TABLE")]),
@@ -631,6 +634,26 @@ def test_types_of_lists(connection):
          '"i"."indrelid") AS "p" WHERE "p"."pos" = 1', []),
         # JDBC's primary or secondary
         ("SHOW transaction_read_only", [("on",)]),
+        # Npgsql (Power BI): which types are lists, and of what
+        ("SELECT t.typname, CASE WHEN p.proname='array_recv' THEN t.typelem END FROM pg_type AS t "
+         "LEFT JOIN pg_proc AS p ON p.oid = t.typreceive WHERE t.typname IN ('int8', '_int8') "
+         "ORDER BY t.oid", [("int8", None), ("_int8", 20)]),
+        # DataGrip, DBeaver
+        ("select N.xmin as state, nspname, rolconfig from pg_catalog.pg_namespace N join "
+         "pg_catalog.pg_roles R on R.oid = N.nspowner where nspname = current_schema() order by "
+         "pg_catalog.age(N.xmin)", [(0, "public", None)]),
+        ("select round(extract(epoch from pg_postmaster_start_time() at time zone 'UTC')) as s, "
+         "current_schemas(false) as c, format_type(nullif(0, 0), -1)",
+         [(None, '{"public"}', None)]),
+        ("SELECT pg_stat_get_numscans(i.indexrelid), c.contoencoding FROM pg_catalog.pg_index i, "
+         "pg_catalog.pg_conversion c", []),
+        # TypeORM; Singer's taps; Airbyte
+        ("SELECT * FROM current_schema()", [("public",)]),
+        ("SELECT information_schema._pg_char_max_length(t.oid, "
+         "information_schema._pg_truetypmod(a.*, t.*))::information_schema.cardinal_number AS n "
+         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LIMIT 1", [(None,)]),
+        ("SELECT table_name, privilege_type FROM information_schema.table_privileges WHERE grantee "
+         "= current_user AND table_name = 'orders'", [("orders", "SELECT")]),
     ],
 )  # fmt: skip
 def test_what_tools_ask_when_they_connect(connection, text, rows):
@@ -656,11 +679,30 @@ def test_what_tools_ask_when_they_connect(connection, text, rows):
          "'2023-11-14 22:13:20.0', 'YYYY-MM-DD HH24:MI:SS.US') AND window_start < "
          "TO_TIMESTAMP('2023-11-14 22:14:20.0', "
          "'YYYY-MM-DD HH24:MI:SS.US')", 5),
+        ("SELECT t.*, CTID FROM public.\"windows(orders)\" t LIMIT 501", 2),
+        ("SELECT CAST(CAST(window_start AS date) AS timestamptz) AS d FROM windows(orders) WHERE "
+         "window_start < CAST(CAST(NOW() + INTERVAL '1 day' AS date) AS timestamptz) GROUP BY "
+         "CAST(CAST(window_start AS date) AS timestamptz)", 1),
     ],
 )  # fmt: skip
 def test_what_tools_write(connection, text, rows):
-    """dbt, Spark's JDBC, Superset, Tableau, jOOQ, SQLAlchemy."""
+    """dbt, Spark's JDBC, Superset, Tableau, jOOQ, SQLAlchemy, DataGrip, Metabase."""
     assert len(answered(connection, text)) == rows
+
+
+def test_all_catalogs_have_their_columns(connection):
+    """Each tool asks for some that no other does: those that have no rows here are empty."""
+    for name, schema in postgres_columns().items():
+        columns = ", ".join(f'"{column}"' for column in schema.names)
+        connection.execute(f"SELECT {columns} FROM {name}")  # noqa: S608
+
+
+@pytest.mark.parametrize("text", ["SELECT generate_series(1, 3)", "SELECT unnest(ARRAY[1, 2]) AS u",
+                                  "SELECT json_build_object('a', 1)"])  # fmt: skip
+def test_what_the_catalog_knows_of_no_row_is_no_answer_about_constants(connection, text):
+    """It was answered by no row, or null."""
+    with pytest.raises((psycopg.errors.UndefinedFunction, psycopg.errors.SyntaxError)):
+        connection.execute(text)
 
 
 def test_lists_of_the_catalog_in_binary(connection):

@@ -138,7 +138,12 @@ def test_a_cast_of_a_literal_to_what_it_is():
          "a >= TIMESTAMP '2026-01-01 01:00:00' AND b"),
         ("'2026-01-01'::TIMESTAMP WITH TIME ZONE", "TIMESTAMP '2026-01-01 00:00:00'"),
         ("'x'::timestamptz, 'y'::text, TIMESTAMP 'z'",
-         "'x'::timestamptz, 'y'::text, TIMESTAMP 'z'"),
+         "'x'::TIMESTAMP, 'y'::text, TIMESTAMP 'z'"),
+        ("CAST(CAST(a AS date) AS timestamptz), b::timestamp with time zone AT TIME ZONE 'UTC', "
+         "timestamptz",  # Metabase
+         "CAST(CAST(a AS date) AS TIMESTAMP), b::TIMESTAMP , timestamptz"),
+        ("a::float / 3, CAST(f(b, 1) AS FLOAT), (SELECT c AS float)",  # of 53 bits
+         "a::DOUBLE / 3, CAST(f(b, 1) AS DOUBLE), (SELECT c AS float)"),
         ("x::FLOAT(53) + $1::float(24)", "x::DOUBLE + 1::REAL"),
         ("a >= TO_TIMESTAMP('2026-01-01 00:00:00.0', 'YYYY-MM-DD HH24:MI:SS.US') AND "
          "b < to_date('2026-01-02', 'YYYY-MM-DD') AND c = TO_DATE('01/02', 'DD/MM')",  # Superset
@@ -146,6 +151,7 @@ def test_a_cast_of_a_literal_to_what_it_is():
          "AND c = TO_DATE('01/02', 'DD/MM')"),
         ("a <> ALL ('{b,\"null\"}'::text[]) AND c = ANY('{}')",
          "a NOT IN ('b', 'null') AND c IN (SELECT NULL WHERE FALSE)"),
+        ("a=ANY('{b}') AND c<>ALL(ARRAY['d'])", "a IN ('b') AND c NOT IN ('d')"),
     ],
 )  # fmt: skip
 def test_types_that_only_postgresql_has(text, becomes):
@@ -164,7 +170,7 @@ def test_places_before_edits(tail, given_):
     edits = [Edit(10 * n + at, 10 * n + at + 2, new) for n, (at, new) in enumerate(given_)]
     edited = Edited(text, edits)
     for place, character in enumerate(edited.text):
-        if character not in "xyz":
+        if character not in "xyz ":  # an edit's words stand apart
             assert text[edited.before(place)] == character
 
 

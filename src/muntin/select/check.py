@@ -131,7 +131,9 @@ def _check_function(statement: Statement, node: exp.Anonymous) -> None:
 def _check_type(statement: Statement, node: exp.DataType) -> None:
     kind = node.this
     name = kind.value if hasattr(kind, "value") else str(kind)
-    if name not in TYPES or node.args.get("nested"):
+    named = node.args.get("kind")  # of another database: money, tid
+    if named or name not in TYPES or node.args.get("nested"):
+        name = str(getattr(named, "name", named))[:64] if named else name
         remedy = "write INTERVAL, and AS before a name" if "INTERVAL" in name else TYPES_SHOWN
         raise _refused(statement, node, f"the type {name}", remedy)
     for parameter in node.expressions:

@@ -42,6 +42,7 @@ _REMEDIES = {
     "!": "write NOT, or != for unequal",
     ":": "a cast is ::",
     "|": "strings are joined with ||",
+    "~": "a pattern stands in regexp_matches(x, '...')",
     "[]{}": "lists and structures are not part of SELECT here",
     "?$@": "parameters are not part of SELECT here: write the value",
     "`": 'names are quoted as "name"',
@@ -193,8 +194,8 @@ def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
         raise SelectError("the statement is empty", text=text, remedy="SELECT ... FROM ...")
     head = next((t for t in tokens if t.token_type is not TokenType.L_PAREN), tokens[0])
     if head.token_type not in (TokenType.SELECT, TokenType.WITH):
-        message = f"a statement starts with SELECT, not with {_shown(text, head)}"
-        remedy = "beside SELECT, which only reads, there are SHOW TABLES and DESCRIBE <name>"
+        message = f"a statement starts with SELECT, which only reads, not with {_shown(text, head)}"
+        remedy = "beside SELECT there are SHOW TABLES and DESCRIBE <name>"
         raise problem_at(text, head, message, remedy, "statement")
     return tokens
 

@@ -5,6 +5,7 @@ It runs where other statements do (`answering.py`): a process that can be killed
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,29 +97,27 @@ class PostgresAnswers:
         if self._known is None or self._known[0] != infos:
             self._known = infos, relations(*infos)
         known = self._known[1]
-        if is_plain(text):
-            return self._plain(text, known), []
         if is_catalog(text, known):
             return self._catalog.sql(text, known), []
-        edited, more = rewritten(text, known)
         try:
-            result = self._reader.sql(edited.text, wide=True)
-        except SelectError as error:
-            raise error.moved(edited.before) from None
+            if is_plain(text):
+                return self._reader.sql(text, wide=True), []
+            edited, more = rewritten(text, known)
+            try:
+                result = self._reader.sql(edited.text, wide=True)
+            except SelectError as error:
+                raise error.moved(edited.before) from None
+        except SelectError as refused:
+            return self._told(text, known, refused), []
         return result, [said_of(result), *(note.message for note in result.notes), *more]
 
-    def _plain(self, text: str, known: Mapping[str, ShownTable]) -> Result:
-        """Of a statement without FROM: SELECT's answer, as by every other way; what SELECT does
-        not know (`version()`, `'orders'::regclass`), a client asks the catalog."""
-        try:
-            return self._reader.sql(text, wide=True)
-        except SelectError as refused:
-            if refused.code not in _NOT_SELECTS:
-                raise
-            try:
+    def _told(self, text: str, known: Mapping[str, ShownTable], refused: SelectError) -> Result:
+        """What SELECT does not know (`version()`, `'orders'::regclass`, `FROM current_schema()`), a
+        client asks the catalog. Raises SelectError: what SELECT said."""
+        if refused.code in _NOT_SELECTS:
+            with contextlib.suppress(SelectError):
                 return self._catalog.sql(text, known)
-            except SelectError:
-                raise refused from None
+        raise refused from None
 
     def _columns_of(self, relation: ShownTable) -> Columns:
         """Names and types; none where the ledger cannot say."""

@@ -7,6 +7,7 @@ DuckDB of its own: the text reaches nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,7 +44,7 @@ _LIMITS = Limits(
     cache_bytes=1 << 20,
     concurrent=2,
 )
-_TRUE, _NULL = "TRUE", "CAST(NULL AS VARCHAR)"
+_TRUE, _NULL, _NO_NUMBER = "TRUE", "CAST(NULL AS VARCHAR)", "CAST(NULL AS BIGINT)"
 _CALLS: dict[str, str] = {
     "version": f"'{VERSION}'",
     "current_schema": f"'{SCHEMA}'",
@@ -58,34 +59,35 @@ _CALLS: dict[str, str] = {
     "inet_server_addr": _NULL,
     "inet_server_port": "CAST(NULL AS INTEGER)",
     "pg_relation_is_publishable": "FALSE",
+    "pg_column_is_updatable": "FALSE",
+    "getdatabaseencoding": "'UTF8'",
+    "pg_char_to_encoding": "6",
     "pg_is_other_temp_schema": "FALSE",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
-_CALLS |= dict.fromkeys(("array_lower", "array_upper", "to_regtype"), "CAST(NULL AS BIGINT)")
+_CALLS |= dict.fromkeys(("array_lower", "array_upper", "to_regtype", "age"), _NO_NUMBER)
 _CALLS |= dict.fromkeys(
-    ("pg_backend_pid", "txid_current", "pg_my_temp_schema", "pg_relation_size",
-     "pg_total_relation_size", "pg_table_size"), "0",
+    ("pg_backend_pid", "txid_current", "pg_my_temp_schema", "pg_relation_is_updatable"), "0",
 )  # fmt: skip
 _CALLS |= dict.fromkeys(
-    ("pg_table_is_visible", "pg_type_is_visible", "pg_collation_is_visible",
-     "pg_opclass_is_visible", "pg_function_is_visible", "has_table_privilege",
-     "has_schema_privilege", "has_database_privilege", "has_column_privilege",
-     "has_any_column_privilege", "has_function_privilege", "pg_has_role"), _TRUE,
+    ("obj_description", "col_description", "shobj_description", "pg_size_pretty",
+     "pg_tablespace_location", "current_setting", "set_config", "to_regclass",
+     "json_build_object"), _NULL,
 )  # fmt: skip
-_CALLS |= dict.fromkeys(
-    ("obj_description", "col_description", "shobj_description", "pg_get_expr", "pg_get_indexdef",
-     "pg_get_constraintdef", "pg_get_viewdef", "pg_get_partkeydef", "pg_get_serial_sequence",
-     "pg_get_statisticsobjdef_columns", "pg_get_triggerdef", "pg_get_ruledef", "pg_size_pretty",
-     "pg_get_function_arguments", "pg_get_function_result", "pg_tablespace_location",
-     "current_setting", "set_config", "to_regclass", "json_build_object",
-     "pg_get_identity"), _NULL,
-)  # fmt: skip
+_ALIKE = {
+    "has_.*_privilege|pg_has_role|pg_.*_is_visible": _TRUE,
+    "pg_.*_size": "0",
+    "pg_get_.*": _NULL,
+    "pg_stat_get_.*|_pg_.*": _NO_NUMBER,
+}
+"""What all functions with such names answer."""
 _FUNCTIONS = words(
     """
     And Or Xor Not Case If Cast TryCast Coalesce Count Max Min Sum Lower Upper Substring Concat
     ConcatWs ArrayAgg Array Exists Any All Nullif Length Trim SplitPart StrPosition Replace
     CurrentTimestamp CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike
     RegexpILike LogicalAnd LogicalOr Unnest Explode GenerateSeries ArrayLength ArraySize Quote
+    Extract Round
     """
 )
 _NAMED = {"CurrentVersion": "version", "JSONObject": "json_build_object"}
@@ -94,7 +96,11 @@ _SERIES = words(
 )
 _NO_LIST = "CAST([] AS BIGINT[])"
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
+_OF_ROWS = {*_SERIES, "json_build_object"}
+"""Of tables without rows they are right: of constants they would not be."""
 _PROCEDURES = words("typinput typreceive typsend")
+_SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
+"""Columns that each table has, and that tools read to see what has changed."""
 _KEPT_CASTS = words(
     "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
 )
@@ -208,8 +214,12 @@ def _checked(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int])
         if number >= _NODES_MAX or node.depth > _DEPTH_MAX:
             raise _refused("the statement is too large", "limit")
     ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
-    for table in tree.find_all(exp.Table):
+    for table in [*tree.find_all(exp.Table)]:
         _check_table(table, tables, ctes)
+    if not any(table.name in tables for table in tree.find_all(exp.Table)):
+        for node in tree.find_all(exp.Func):
+            if _called(node) in _OF_ROWS or _function_name(node) in _OF_ROWS:
+                raise _refused(f"no function {_called(node)[:64]}", "unknown_function")
     _name_columns(tree)
     for node in reversed([*tree.walk()]):  # what is inside first
         translated = _translated(node, oids)
@@ -250,6 +260,11 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
     called = _function_name(table.this) if isinstance(table.this, exp.Func) else ""
     if called in _SERIES:
         return  # of lists, of which there are none
+    function = called or (_called(table.this) if isinstance(table.this, exp.Func) else "")
+    if function in _CALLS:  # TypeORM: FROM current_schema()
+        value = exp.alias_(_sql(_CALLS[function]), function)
+        table.replace(exp.select(value).subquery(table.alias or function))
+        return
     if not isinstance(table.this, exp.Identifier) and called not in tables:
         raise _refused("functions are no tables of the catalog", "not_allowed")
     if table.name in ctes and not table.db:
@@ -269,8 +284,8 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
 
 
 def _simplified(text: str) -> Edited:
-    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, pg_catalog's prefix,
-    AS select."""
+    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, a schema before a
+    function or type, AS select."""
     words = words_of(text)
     edits: list[Edit] = []
     skip = 0
@@ -291,7 +306,9 @@ def _simplified(text: str) -> Edited:
             word.is_name
             and word.value.lower() in CATALOGS
             and ahead[:1] == ["."]
-            and (word.value.lower() == "pg_catalog" or ahead[1].lower() == "_pg_expandarray")
+            and (
+                word.value.lower() == "pg_catalog" or "(" in ahead[2:3] or words[i - 1].text == "::"
+            )
         ):
             edits.append(Edit(word.start, words[i + 1].end, ""))
             skip = i + 2
@@ -304,10 +321,20 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     """A node as DuckDB reads it. Raises SelectError for what is not in the allow-list."""
     if isinstance(node, exp.Cast):
         return _cast(node, oids)
-    if isinstance(node, exp.NEQ | exp.EQ) and node.this.name in _PROCEDURES:
-        if node.expression.is_number:  # 0: there is none
-            node.set("expression", exp.Literal.string("-"))
+    if isinstance(node, exp.NEQ | exp.EQ):
+        for one, part, other in (
+            (node.this, "expression", node.expression),
+            (node.expression, "this", node.this),
+        ):
+            if one.name not in _PROCEDURES:
+                continue
+            if other.is_number:  # 0: there is none
+                node.set(part, exp.Literal.string("-"))
+            elif isinstance(other, exp.Column) and other.name == "oid":  # they are told by name
+                other.set("this", exp.to_identifier("proname"))
         return node
+    if isinstance(node, exp.AtTimeZone):  # all times are in UTC
+        return node.this
     if isinstance(node, exp.Unnest):
         node.set("expressions", [_sql(_NO_LIST)])
         return node
@@ -315,7 +342,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         texts = [exp.Literal.string(node.this.name.replace("%I", "%s")), *node.expressions]
         return exp.Anonymous(this="printf", expressions=texts)
     if isinstance(node, exp.CurrentSchemas):
-        return _sql("['pg_catalog', 'public']")
+        implicit = not (isinstance(node.this, exp.Boolean) and not node.this.this)
+        return _sql("['pg_catalog', 'public']" if implicit else "['public']")
     if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
         return exp.Anonymous(this="unnest", expressions=[_sql(_NO_LIST)])
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
@@ -327,7 +355,7 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     ):
         return exp.IntDiv(this=node.this, expression=node.expression)
     if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
-        known = _CALLS.get(_called(node))
+        known = _answer_of(_called(node))
         if known is None:
             raise _refused(f"no function {node.sql_name()[:64]} in the catalog", "unknown_function")
         return _sql(known)
@@ -337,7 +365,14 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         quoted = isinstance(node.this, exp.Identifier) and node.this.quoted
         if not quoted and node.name.lower().startswith(("current_", "session_")):
             return _sql(_CALLS[node.name.lower()])
+    if isinstance(node, exp.Column) and node.name.lower() in _SYSTEM:
+        return exp.Literal.number(0)
     return node
+
+
+def _answer_of(name: str) -> str | None:
+    alike = (value for names, value in _ALIKE.items() if re.fullmatch(names, name))
+    return _CALLS.get(name) or next(alike, None)
 
 
 def _called(node: exp.Func) -> str:
@@ -362,7 +397,8 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if name in ("to_regclass",) and given and isinstance(given[0], exp.Literal):
         return _regclass(given[0].name, oids)
     if name == "current_setting" and given and isinstance(given[0], exp.Literal):
-        return exp.Literal.string(SETTINGS.get(given[0].name, ""))
+        found = SETTINGS.get(given[0].name)
+        return exp.null() if found is None else exp.Literal.string(found)
     if name == "quote_ident" and len(given) == 1:
         plain = _sql(
             "CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_$]*') THEN x "
@@ -376,18 +412,21 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
     if name == "_pg_expandarray":  # of the columns of an index, and there are none
         return _sql("{'x': CAST(NULL AS INTEGER), 'n': CAST(NULL AS INTEGER)}")
-    if name in _CALLS and name.startswith("has_") and given and given[-1].is_string:
+    value = _answer_of(name)
+    if value and name.startswith("has_") and given and given[-1].is_string:
         wanted = given[-1].name.lower().split(",")  # one of them will do
         return exp.Boolean(this=not _RIGHTS.isdisjoint(right.strip() for right in wanted))
-    if name in _CALLS:
-        return _sql(_CALLS[name])
+    if value:
+        return _sql(value)
     raise _refused(f"no function {name[:64]} in the catalog", "unknown_function")
 
 
 def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
     whens = " ".join(f"WHEN {kind.oid} THEN '{kind.name}'" for kind in TYPES)
     digits = "CASE WHEN modifier > 4 THEN printf('(%d,%d)', modifier >> 16, modifier % 65536 - 4)"
-    chosen = _sql(f"CASE oid {whens} ELSE 'text' END || {digits} ELSE '' END")
+    chosen = _sql(
+        f"CASE oid {whens} ELSE CASE WHEN oid >= 0 THEN 'text' END END || {digits} ELSE '' END"
+    )
     given = {"oid": oid, "modifier": modifier or exp.null()}
     return chosen.transform(
         lambda part: given[part.name].copy() if isinstance(part, exp.Column) else part

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import pyarrow as pa
@@ -16,68 +18,30 @@ DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
 _FIRST_OID = 16_384
 _NAME = PostgresType(19, "name", 1_025, "name", 1003)  # how long a name may be, with an end
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
-# Tables that are always empty: column names, those with "#" are numbers, with "?" booleans,
-# with "*" lists of numbers, with "%" lists of texts.
-_EMPTY = {
-    "pg_attrdef": "oid# adrelid# adnum# adbin",
-    "pg_auth_members": "roleid# member# grantor# admin_option?",
-    "pg_collation": "oid# collname collnamespace#",
-    "pg_constraint": "oid# conname connamespace# contype condeferrable? condeferred? convalidated? "
-    "conrelid# contypid# conindid# conparentid# confrelid# confupdtype confdeltype confmatchtype "
-    "conkey* confkey* conbin",
-    "pg_depend": "classid# objid# objsubid# refclassid# refobjid# refobjsubid# deptype",
-    "pg_description": "objoid# classoid# objsubid# description",
-    "pg_enum": "oid# enumtypid# enumsortorder# enumlabel",
-    "pg_extension": "oid# extname extversion extnamespace#",
-    "pg_foreign_server": "oid# srvname",
-    "pg_foreign_table": "ftrelid# ftserver# ftoptions",
-    "pg_index": "indexrelid# indrelid# indnatts# indnkeyatts# indisunique? indisprimary? "
-    "indisexclusion? indisclustered? indisvalid? indisreplident? indisready? indkey* indoption* "
-    "indclass* indexprs indpred indnullsnotdistinct? indcollation*",
-    "pg_indexes": "schemaname tablename indexname tablespace indexdef",
-    "pg_inherits": "inhrelid# inhparent# inhseqno# inhdetachpending?",
-    "pg_locks": "locktype database# relation# pid# mode granted? transactionid",
-    "pg_matviews": "schemaname matviewname matviewowner definition",
-    "pg_opclass": "oid# opcname opcdefault?",
-    "pg_partitioned_table": "partrelid# partstrat partnatts#",
-    "pg_policy": "oid# polname polrelid# polpermissive? polroles* polcmd polqual polwithcheck",
-    "pg_proc": "oid# proname pronamespace# prokind prorettype# proretset? pronargs# proargtypes "
-    "proargnames% proargmodes% proallargtypes*",
-    "pg_publication": "oid# pubname puballtables?",
-    "pg_publication_namespace": "oid# pnpubid# pnnspid#",
-    "pg_publication_rel": "oid# prpubid# prrelid# prqual prattrs*",
-    "pg_range": "rngtypid# rngsubtype# rngmultitypid#",
-    "pg_rewrite": "oid# rulename ev_class# ev_type ev_enabled is_instead?",
-    "pg_sequence": "seqrelid# seqtypid# seqstart# seqincrement# seqmax# seqmin# seqcache# "
-    "seqcycle?",
-    "pg_sequences": "schemaname sequencename",
-    "pg_shdescription": "objoid# classoid# description",
-    "pg_stat_activity": "datid# datname pid# usename application_name state query",
-    "pg_stat_user_tables": "relid# schemaname relname n_live_tup# n_dead_tup#",
-    "pg_statistic_ext": "oid# stxrelid# stxname stxnamespace# stxkind% stxkeys* stxstattarget#",
-    "pg_tablespace": "oid# spcname",
-    "pg_trigger": "oid# tgrelid# tgname tgenabled tgisinternal? tgparentid# tgconstraint# "
-    "tgdeferrable? tginitdeferred? tgfoid# tgtype#",
-    "pg_views": "schemaname viewname viewowner definition",
-    "information_schema.views": "table_catalog table_schema table_name view_definition",
-    "information_schema.character_sets": "character_set_name",
-    "information_schema.table_constraints": "constraint_catalog constraint_schema constraint_name "
-    "table_catalog table_schema table_name constraint_type",
-    "information_schema.key_column_usage": "constraint_catalog constraint_schema constraint_name "
-    "table_catalog table_schema table_name column_name ordinal_position#",
-    "information_schema.referential_constraints": "constraint_catalog constraint_schema "
-    "constraint_name unique_constraint_schema unique_constraint_name",
-    "information_schema.routines": "routine_schema routine_name",
-    "information_schema.sequences": "sequence_schema sequence_name",
-}
+_KINDS = {"#": pa.int64(), "?": pa.bool_(), "*": pa.list_(pa.int64()), "%": pa.list_(pa.string())}
+"""Of a column, by the last sign of its entry in the file; others are texts."""
+
+
+@cache
+def postgres_columns() -> dict[str, pa.Schema]:
+    """What each catalog of PostgreSQL 15 has, as the file beside this module lists it."""
+    text = files("muntin.server.postgres").joinpath("catalog_columns.txt").read_text("utf-8")
+    return {
+        name: pa.schema([(c.rstrip("#?*%"), _KINDS.get(c[-1], pa.string())) for c in columns])
+        for name, *columns in map(str.split, text.splitlines())
+    }
 
 
 def catalog_tables(
     known: Mapping[str, ShownTable], columns: Mapping[str, Columns]
 ) -> dict[str, pa.Table]:
-    """By name; those of information_schema with it in front."""
+    """By name; those of information_schema with it in front.
+
+    What PostgreSQL has beyond what is here is there without rows, and its columns are null: each
+    tool asks for some of them.
+    """
     oids = {name: _FIRST_OID + at for at, name in enumerate(known)}
-    tables = {name: _empty(columns_of) for name, columns_of in _EMPTY.items()}
+    tables = dict[str, pa.Table]()
     tables["pg_am"] = _table([{"oid": 2, "amname": "heap", "amhandler": 3, "amtype": "t"}])
     tables["pg_namespace"] = _table(
         [
@@ -101,8 +65,11 @@ def catalog_tables(
     tables["pg_type"] = _table([row for kind in (*TYPES, _NAME) for row in _types(kind)])
     # JDBC has them among its own, and some who read that want one at least
     tables["pg_get_keywords"] = _table([{"word": word} for word in ("ilike", "limit", "qualify")])
-    tables |= _server_tables(known)
-    return tables | _information(known, columns)
+    tables |= _server_tables(known) | _information(known, columns)
+    for name, schema in postgres_columns().items():
+        found = tables.get(name)
+        tables[name] = schema.empty_table() if found is None else _completed(found, schema)
+    return tables
 
 
 def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
@@ -131,6 +98,7 @@ def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
             ]
         ),
         "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
+        "pg_proc": _table([_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)]),
     }
 
 
@@ -187,6 +155,15 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
 
 
+_RECEIVE = ("array_recv", *(row["typreceive"] for kind in TYPES for row in [*_types(kind)][:1]))
+
+
+def _procedure(oid: int, name: str) -> dict[str, Any]:
+    """By the names of these Npgsql tells which types are lists."""
+    return {"oid": oid, "proname": name, "pronamespace": _CATALOG, "prokind": "f", "prorettype": 0,
+            "proretset": False, "pronargs": 1, "proargtypes": "2281"}  # fmt: skip
+
+
 def _information(
     known: Mapping[str, ShownTable], columns: Mapping[str, Columns]
 ) -> dict[str, pa.Table]:
@@ -210,7 +187,15 @@ def _information(
         {"catalog_name": DATABASE, "schema_name": name, "schema_owner": USER}
         for name in (SCHEMA, *CATALOGS)
     ]
+    rights = [
+        {**place, "table_name": name, "grantor": USER, "grantee": USER, "privilege_type": "SELECT",
+         "is_grantable": "NO", "with_hierarchy": "YES"}
+        for name in known
+    ]  # fmt: skip
+    granted = _table(rights, {**names, "grantee": "", "privilege_type": ""})
     return {
+        "information_schema.table_privileges": granted,
+        "information_schema.role_table_grants": granted,
         "information_schema.tables": _table(rows, {**names, "table_type": ""}),
         "information_schema.columns": _table(fields, {**names, "column_name": "", "data_type": ""}),
         "information_schema.schemata": _table(schemas),
@@ -228,12 +213,8 @@ def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = N
     return found.slice(0, len(rows))
 
 
-def _empty(columns: str) -> pa.Table:
-    kinds = {
-        "#": pa.int64(),
-        "?": pa.bool_(),
-        "*": pa.list_(pa.int64()),
-        "%": pa.list_(pa.string()),
-    }
-    fields = [(name.rstrip("#?*%"), kinds.get(name[-1], pa.string())) for name in columns.split()]
-    return pa.schema(fields).empty_table()
+def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table

@@ -133,6 +133,8 @@ def _named(
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
             yield Edit(word.start, words[number + 1].end, "")
+        if word.is_word("CTID") and words[number - 1].text == ",":  # DataGrip: t.*, CTID
+            yield Edit(word.start, word.end, "NULL AS ctid")
         if [w.value for w in words[number : number + 2]] in _AS_ANYHOW:
             yield Edit(word.start, words[number + 1].end, "")
         relation = known.get(word.value) if word.kind == "quoted" else None

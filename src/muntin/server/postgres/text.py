@@ -98,6 +98,16 @@ class Edit:
     text: str
 
 
+def _apart(text: str, edit: Edit) -> str:
+    """What an edit puts there, as words of its own: in `city=ANY($1)`, IN follows a name."""
+    around = text[: edit.start][-1:] + edit.text[:1], edit.text[-1:] + text[edit.end :][:1]
+    before, after = (" " if _GLUED.fullmatch(pair) else "" for pair in around)
+    return before + edit.text + after
+
+
+_GLUED = re.compile(r"\w\w")
+
+
 class Edited:
     """A text after edits, and where a place of it stood before them.
 
@@ -118,7 +128,7 @@ class Edited:
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
             for piece, place, same in (
                 (text[at : edit.start], at, True),
-                (edit.text, edit.start, False),
+                (_apart(text, edit), edit.start, False),
             ):
                 self._starts.append(size)
                 self._places.append((place, same))
@@ -151,7 +161,7 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
         There is no such parameter.
     """
     words = words_of(text)
-    edits = [*also, *_types(words)]
+    edits = [*also]
     for at, word in enumerate(words):
         if word.kind != "parameter":
             continue
@@ -162,6 +172,9 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
         value = literals[number - 1]
         is_list = value.startswith(IS_ANY)
         edits.append(_any_of(words, at, value) if is_list else _cast(words, at, value))
+    for edit in _types(words):
+        if not any(other.start <= edit.start < other.end for other in edits):
+            edits.append(edit)
     return Edited(text, edits)
 
 
@@ -171,8 +184,8 @@ _ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
 
 
 def _types(words: Sequence[Word]) -> Iterator[Edit]:
-    """FLOAT(53), as SQLAlchemy writes it, constant times with a zone, in UTC, and what clients
-    write that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
+    """FLOAT, which has 53 bits in PostgreSQL, times with a zone, in UTC, and what clients write
+    that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
     for at, word in enumerate(words):
         after = [other.value for other in words[at + 1 : at + 6]]
         if word.is_word("ANY", "ALL") and after[:1] == ["("]:
@@ -186,6 +199,13 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
         if word.is_word("FLOAT") and after[:1] == ["("] and after[2:3] == [")"]:
             kind = "REAL" if after[1] in _REALS else "DOUBLE"
             yield Edit(word.start, words[at + 3].end, kind)
+        elif word.is_word("FLOAT") and _is_type(words, at):
+            yield Edit(word.start, word.end, "DOUBLE")
+        if word.is_word("AT") and after[:3] == ["TIME", "ZONE", "'UTC'"]:
+            yield Edit(word.start, words[at + 3].end, "")
+        zoned = word.is_word("TIMESTAMP") and after[:3] == _ZONED[1:]
+        if (zoned or word.is_word("TIMESTAMPTZ")) and _is_type(words, at):
+            yield Edit(word.start, words[at + 3 if zoned else at].end, "TIMESTAMP")
         if word.kind != "string":
             continue
         before = [other.value for other in words[max(at - 4, 0) : at]]
@@ -201,6 +221,17 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
             time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
             kind = "" if words[first - 1].is_word("FOR", "TO") else "TIMESTAMP "
             yield Edit(words[first].start, words[last].end, f"{kind}'{time}'")
+
+
+def _is_type(words: Sequence[Word], at: int) -> bool:
+    """Whether something is cast to it, by :: or CAST."""
+    if not words[at - 1].is_word("AS"):
+        return words[at - 1].text == "::"
+    depth, start = 1, at
+    while start > 1 and depth:
+        start -= 1
+        depth += {")": 1, "(": -1}.get(words[start].text, 0)
+    return words[start - 1].is_word("CAST", "TRY_CAST")
 
 
 IS_ANY = "IN ("
