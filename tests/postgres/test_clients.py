@@ -647,8 +647,15 @@ def test_types_of_lists(connection):
          [(None, '{"public"}', None)]),
         ("SELECT pg_stat_get_numscans(i.indexrelid), c.contoencoding FROM pg_catalog.pg_index i, "
          "pg_catalog.pg_conversion c", []),
-        # TypeORM; Singer's taps; Airbyte
+        # TypeORM; DuckDB's postgres_query; Singer's taps; Airbyte
         ("SELECT * FROM current_schema()", [("public",)]),
+        ("SELECT \"columns\".column_name, ('\"' || \"udt_schema\" || '\".\"' || udt_name || "
+         "'\"')::\"regtype\"::text FROM \"information_schema\".\"columns\" WHERE "
+         "information_schema.columns.table_name = 'orders' AND ordinal_position = 1",
+         [("count", "bigint")]),
+        ("SELECT typelem::regtype, to_regtype('int8') FROM pg_type WHERE oid = '_int8'::regtype",
+         [("bigint", 20)]),
+        ("SELECT \"current_schema\" FROM (SELECT current_schema()) AS q", [("public",)]),
         ("SELECT information_schema._pg_char_max_length(t.oid, "
          "information_schema._pg_truetypmod(a.*, t.*))::information_schema.cardinal_number AS n "
          "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LIMIT 1", [(None,)]),

@@ -241,8 +241,8 @@ def _find_paths(tree: exp.Expr) -> None:
 
 def _name_columns(tree: exp.Expr) -> None:
     """Columns without a name are called as PostgreSQL calls them."""
-    select = tree if isinstance(tree, exp.Select) else None
-    for column in select.expressions if select is not None else ():
+    columns = [column for select in tree.find_all(exp.Select) for column in select.expressions]
+    for column in columns:
         if isinstance(column, exp.Alias | exp.Star) or column.is_star:
             continue
         inside = column
@@ -278,6 +278,8 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
             "unknown_name",
             did_you_mean(name, tables),
         )
+    if not table.alias:  # its columns are asked by its own name, without the schema
+        table.set("alias", exp.TableAlias(this=table.this.copy()))
     table.set("this", exp.to_identifier(name))
     table.set("db", None)
     table.set("catalog", None)
@@ -367,6 +369,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
             return _sql(_CALLS[node.name.lower()])
     if isinstance(node, exp.Column) and node.name.lower() in _SYSTEM:
         return exp.Literal.number(0)
+    if isinstance(node, exp.Column):
+        node.set("db", None)
     return node
 
 
@@ -394,8 +398,8 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     given = list(node.expressions)
     if name == "format_type" and given:
         return _type_names(*given[:2])
-    if name in ("to_regclass",) and given and isinstance(given[0], exp.Literal):
-        return _regclass(given[0].name, oids)
+    if name in ("to_regclass", "to_regtype") and given and isinstance(given[0], exp.Literal):
+        return _regclass(given[0].name, oids) if name == "to_regclass" else _regtype(given[0])
     if name == "current_setting" and given and isinstance(given[0], exp.Literal):
         found = SETTINGS.get(given[0].name)
         return exp.null() if found is None else exp.Literal.string(found)
@@ -441,7 +445,7 @@ def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
     if to in _TEXTS:
         if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":
             return _regclass(node.this.name, oids)
-        return node.this
+        return _regtype(node.this) if to == "regtype" else node.this
     if to in _NAMES or (to.startswith(("char", "bpchar", "varchar", "text")) and "[]" not in to):
         return exp.cast(node.this, "VARCHAR")
     if to in ("name[]", "text[]", "char[]", "varchar[]"):
@@ -458,6 +462,27 @@ def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
     known = {"pg_class": 1259, "pg_namespace": 2615, "pg_type": 1247}
     found = oids.get(plain, known.get(plain))
     return _sql("CAST(NULL AS BIGINT)") if found is None else exp.Literal.number(found)
+
+
+def _regtype(given: exp.Expr) -> exp.Expr:
+    """The number of a type whose name is written; the name of one that a column has."""
+    names = {
+        name: (oid, kind.name + brackets)
+        for kind in TYPES
+        for oid, short, brackets in (
+            (kind.oid, kind.short, ""),
+            (kind.lists, f"_{kind.short}", "[]"),
+        )
+        for name in (str(oid), short, kind.name + brackets)
+    }
+    if given.is_string:
+        found = names.get(given.name.rpartition(".")[2].strip('"').lower())
+        return exp.null() if found is None else exp.Literal.number(found[0])
+    whens = " ".join(f"WHEN '{name}' THEN '{said}'" for name, (_, said) in names.items())
+    chosen = _sql(
+        f"CASE regexp_replace(x::VARCHAR, '^.*[.]|\"', '', 'g') {whens} ELSE x::VARCHAR END"
+    )
+    return chosen.transform(lambda part: given.copy() if isinstance(part, exp.Column) else part)
 
 
 def _sql(text: str) -> exp.Expr:
