@@ -215,7 +215,11 @@ class Http:
 
     async def _json(self, request: Request) -> dict[str, Any]:
         if _content_type(request) != "application/json":
-            raise RefusalError(415, "content_type", "send Content-Type: application/json")
+            said = "send Content-Type: application/json"  # curl -d says that it is a form
+            remedy = """curl --json '{"select": "SELECT …"}', or -H 'Content-Type: text/plain'"""
+            raise RefusalError(
+                415, "content_type", said, remedy if "query" in request.url.path else ""
+            )
         return json_object(_decoded(await self.body(request)), "the body")
 
     async def body(self, request: Request) -> bytes:

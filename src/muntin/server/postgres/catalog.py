@@ -98,6 +98,7 @@ _NO_LIST = "CAST([] AS BIGINT[])"
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _OF_ROWS = {*_SERIES, "json_build_object"}
 """Of tables without rows they are right: of constants they would not be."""
+_LISTS = (exp.Array, exp.CurrentSchemas)  # that are written
 _PROCEDURES = words("typinput typreceive typsend")
 _SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
 """Columns that each table has, and that tools read to see what has changed."""
@@ -218,8 +219,9 @@ def _checked(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int])
         _check_table(table, tables, ctes)
     if not any(table.name in tables for table in tree.find_all(exp.Table)):
         for node in tree.find_all(exp.Func):
-            if _called(node) in _OF_ROWS or _function_name(node) in _OF_ROWS:
-                raise _refused(f"no function {_called(node)[:64]}", "unknown_function")
+            name = _function_name(node) or _called(node)
+            if name in _OF_ROWS and not isinstance(node.find(*_LISTS), exp.Expr):
+                raise _refused(f"no function {name}", "unknown_function")
     _name_columns(tree)
     for node in reversed([*tree.walk()]):  # what is inside first
         translated = _translated(node, oids)
@@ -295,7 +297,11 @@ def _simplified(text: str) -> Edited:
         if i < skip:
             continue
         ahead = [w.text for w in words[i + 1 : i + 5]]
-        if word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
+        if (
+            word.is_word("SELECT", "COLLATE") and i and words[i - 1].is_word("AS")
+        ):  # a column's name
+            edits.append(Edit(word.start, word.end, f'"{word.text.lower()}"'))
+        elif word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
             close = next((j for j in range(i, len(words)) if words[j].text == ")"), i)
             sign = text[words[i + 3].end : words[close].start].strip()
             edits.append(Edit(word.start, words[close].end, f" {sign} "))
@@ -314,8 +320,8 @@ def _simplified(text: str) -> Edited:
         ):
             edits.append(Edit(word.start, words[i + 1].end, ""))
             skip = i + 2
-        elif word.is_word("SELECT") and i and words[i - 1].is_word("AS"):  # a column's name
-            edits.append(Edit(word.start, word.end, '"select"'))
+        elif word.is_name and word.value.lower() in _TEXTS and ahead[:2] == ["[", "]"]:
+            edits.append(Edit(word.start, word.end, "text"))
     return Edited(text, edits)
 
 
@@ -338,7 +344,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.AtTimeZone):  # all times are in UTC
         return node.this
     if isinstance(node, exp.Unnest):
-        node.set("expressions", [_sql(_NO_LIST)])
+        if not isinstance(node.expressions[0], exp.Array):
+            node.set("expressions", [_sql(_NO_LIST)])
         return node
     if isinstance(node, exp.Format) and node.this.is_string:
         texts = [exp.Literal.string(node.this.name.replace("%I", "%s")), *node.expressions]
@@ -346,6 +353,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.CurrentSchemas):
         implicit = not (isinstance(node.this, exp.Boolean) and not node.this.this)
         return _sql("['pg_catalog', 'public']" if implicit else "['public']")
+    if isinstance(node, exp.Explode) and isinstance(node.this, exp.Array):
+        return node
     if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
         return exp.Anonymous(this="unnest", expressions=[_sql(_NO_LIST)])
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
