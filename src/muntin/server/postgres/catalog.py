@@ -24,16 +24,18 @@ from muntin.server.postgres.catalog_tables import (
     CATALOGS,
     DATABASE,
     SCHEMA,
+    SERVER_VERSION,
+    SETTINGS,
     USER,
     Columns,
     catalog_tables,
+    namespaces,
 )
 from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.rows import TYPES
 from muntin.server.postgres.text import Edit, Edited, words_of
 
 STATEMENT_BYTES_MAX = 16 << 10
-SERVER_VERSION = "15.0"
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
 _NODES_MAX, _DEPTH_MAX = 2_000, 48
 _LIMITS = Limits(
@@ -96,7 +98,7 @@ _SERIES = words(
 )
 _NO_LIST = "CAST([] AS BIGINT[])"
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
-_OF_ROWS = {*_SERIES, "json_build_object"}
+_OF_ROWS = {*_SERIES, "json_build_object", "age"}
 """Of tables without rows they are right: of constants they would not be."""
 _LISTS = (exp.Array, exp.CurrentSchemas)  # that are written
 _PROCEDURES = words("typinput typreceive typsend")
@@ -222,6 +224,8 @@ def _checked(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int])
             name = _function_name(node) or _called(node)
             if name in _OF_ROWS and not isinstance(node.find(*_LISTS), exp.Expr):
                 raise _refused(f"no function {name}", "unknown_function")
+            if isinstance(node, exp.Cast) and not _is_kept(_type_said(node)):
+                raise _refused(f"no type {_type_said(node)[:64]}", "not_allowed")
     _name_columns(tree)
     for node in reversed([*tree.walk()]):  # what is inside first
         translated = _translated(node, oids)
@@ -417,9 +421,7 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
             "CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_$]*') THEN x "
             "ELSE '\"' || replace(x, '\"', '\"\"') || '\"' END"
         )
-        return plain.transform(
-            lambda part: given[0].copy() if isinstance(part, exp.Column) else part
-        )
+        return _with(plain, given[0])
     if name == "parse_ident" and given and isinstance(given[0], exp.Literal):
         parts = [word.value for word in words_of(given[0].name) if word.is_name]
         return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
@@ -435,7 +437,10 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
 
 
 def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
-    whens = " ".join(f"WHEN {kind.oid} THEN '{kind.name}'" for kind in TYPES)
+    whens = " ".join(
+        f"WHEN {kind.oid} THEN '{kind.name}' WHEN {kind.lists} THEN '{kind.name}[]'"
+        for kind in TYPES
+    )
     digits = "CASE WHEN modifier > 4 THEN printf('(%d,%d)', modifier >> 16, modifier % 65536 - 4)"
     chosen = _sql(
         f"CASE oid {whens} ELSE CASE WHEN oid >= 0 THEN 'text' END END || {digits} ELSE '' END"
@@ -448,20 +453,31 @@ def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
 
 def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
     """To a type that DuckDB knows."""
-    to = node.to.sql("postgres").lower().strip('"')
+    to = _type_said(node)
     if to == "oid":
         return node.this if not node.this.is_string else exp.cast(node.this, "BIGINT")
     if to in _TEXTS:
         if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":
             return _regclass(node.this.name, oids)
+        if to == "regnamespace":
+            return _regnamespace(node.this)
         return _regtype(node.this) if to == "regtype" else node.this
-    if to in _NAMES or (to.startswith(("char", "bpchar", "varchar", "text")) and "[]" not in to):
-        return exp.cast(node.this, "VARCHAR")
-    if to in ("name[]", "text[]", "char[]", "varchar[]"):
-        return exp.cast(node.this, "VARCHAR[]")
-    if to not in _KEPT_CASTS:
+    if not _is_kept(to):
         return node.this
-    return node if to != "xid" else exp.cast(node.this, "BIGINT")
+    if to in _KEPT_CASTS:
+        return node if to != "xid" else exp.cast(node.this, "BIGINT")
+    return exp.cast(node.this, "VARCHAR[]" if to.endswith("[]") else "VARCHAR")
+
+
+def _type_said(node: exp.Cast) -> str:
+    return node.to.sql("postgres").lower().strip('"')
+
+
+def _is_kept(to: str) -> bool:
+    if to.endswith("[]"):
+        return to in ("name[]", "text[]", "char[]", "varchar[]")
+    known = to in _KEPT_CASTS or to in _NAMES or to in _TEXTS or to == "oid"
+    return known or to.startswith(("char", "bpchar", "varchar", "text"))
 
 
 def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
@@ -471,6 +487,21 @@ def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
     known = {"pg_class": 1259, "pg_namespace": 2615, "pg_type": 1247}
     found = oids.get(plain, known.get(plain))
     return _sql("CAST(NULL AS BIGINT)") if found is None else exp.Literal.number(found)
+
+
+def _regnamespace(given: exp.Expr) -> exp.Expr:
+    """The number of a schema whose name is written; the name of one that a column has."""
+    names = dict(namespaces())
+    if given.is_string:
+        found = {name: oid for oid, name in names.items()}.get(given.name.strip('"'))
+        return exp.null() if found is None else exp.Literal.number(found)
+    whens = " ".join(f"WHEN {oid} THEN '{name}'" for oid, name in names.items())
+    return _with(_sql(f"CASE x {whens} END"), given)
+
+
+def _with(written: exp.Expr, given: exp.Expr) -> exp.Expr:
+    """SQL whose only column stands for something else."""
+    return written.transform(lambda part: given.copy() if isinstance(part, exp.Column) else part)
 
 
 def _regtype(given: exp.Expr) -> exp.Expr:
@@ -488,10 +519,8 @@ def _regtype(given: exp.Expr) -> exp.Expr:
         found = names.get(given.name.rpartition(".")[2].strip('"').lower())
         return exp.null() if found is None else exp.Literal.number(found[0])
     whens = " ".join(f"WHEN '{name}' THEN '{said}'" for name, (_, said) in names.items())
-    chosen = _sql(
-        f"CASE regexp_replace(x::VARCHAR, '^.*[.]|\"', '', 'g') {whens} ELSE x::VARCHAR END"
-    )
-    return chosen.transform(lambda part: given.copy() if isinstance(part, exp.Column) else part)
+    written = f"CASE regexp_replace(x::VARCHAR, '^.*[.]|\"', '', 'g') {whens} ELSE x::VARCHAR END"
+    return _with(_sql(written), given)
 
 
 def _sql(text: str) -> exp.Expr:
@@ -502,26 +531,3 @@ def _sql(text: str) -> exp.Expr:
 
 def _refused(message: str, code: str, remedy: str = "") -> SelectError:
     return SelectError(message, code=code, remedy=remedy or "ask information_schema or pg_catalog")
-
-
-SETTINGS: dict[str, str] = {
-    "server_version": SERVER_VERSION,
-    "server_encoding": "UTF8",
-    "client_encoding": "UTF8",
-    "DateStyle": "ISO, MDY",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "integer_datetimes": "on",
-    "standard_conforming_strings": "on",
-    "is_superuser": "off",
-    "session_authorization": USER,
-    "default_transaction_read_only": "on",
-    "in_hot_standby": "off",
-    "application_name": "",
-    "search_path": SCHEMA,
-    "transaction_isolation": "repeatable read",
-    "transaction_read_only": "on",
-    "max_identifier_length": "1024",
-    "server_version_num": "150000",
-    "lc_collate": "C",
-}

@@ -15,6 +15,31 @@ from muntin.server.postgres.rows import TYPES, PostgresType, modifier_of, type_o
 Columns = Sequence[tuple[str, pa.DataType]]
 CATALOGS = ("pg_catalog", "information_schema")
 DATABASE, SCHEMA, USER = "muntin", "public", "muntin"
+SERVER_VERSION = "15.0"
+SETTINGS: dict[str, str] = {
+    "server_version": SERVER_VERSION,
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "integer_datetimes": "on",
+    "standard_conforming_strings": "on",
+    "is_superuser": "off",
+    "session_authorization": USER,
+    "default_transaction_read_only": "on",
+    "in_hot_standby": "off",
+    "application_name": "",
+    "search_path": SCHEMA,
+    "transaction_isolation": "repeatable read",
+    "transaction_read_only": "on",
+    "max_identifier_length": "1024",
+    "server_version_num": "150000",
+    "lc_collate": "C",
+    "default_transaction_isolation": "repeatable read",
+    "max_index_keys": "32",
+}
+"""What SHOW, `current_setting` and pg_settings tell."""
 _FIRST_OID = 16_384
 _NAME = PostgresType(19, "name", 1_025, "name", 1003)  # how long a name may be, with an end
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
@@ -46,11 +71,9 @@ def catalog_tables(
     tables["pg_namespace"] = _table(
         [
             {"oid": oid, "nspname": name, "nspowner": 10, "nspacl": None}
-            for oid, name in (
-                (_PUBLIC, SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema"),
-            )
+            for oid, name in namespaces()
         ]
-    )  # fmt: skip
+    )
     tables["pg_class"] = _table(
         [_class(oids[name], name, columns[name]) for name in known], _class()
     )
@@ -72,6 +95,11 @@ def catalog_tables(
     return tables
 
 
+def namespaces() -> tuple[tuple[int, str], ...]:
+    """The numbers and names of schemas."""
+    return (_PUBLIC, SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema")
+
+
 def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
     role = {"oid": 10, "rolname": USER, "rolsuper": False, "rolinherit": True,
             "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
@@ -90,13 +118,7 @@ def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
         "pg_authid": _table([role]),
         "pg_user": _table([{"usename": USER, "usesysid": 10, "usesuper": False}]),
         "pg_database": _table([database]),
-        "pg_settings": _table(
-            [
-                {"name": "server_version", "setting": "15.0"},
-                {"name": "max_index_keys", "setting": "32"},  # JDBC asks for it
-                {"name": "default_transaction_isolation", "setting": "repeatable read"},
-            ]
-        ),
+        "pg_settings": _table([{"name": n, "setting": value} for n, value in SETTINGS.items()]),
         "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
         "pg_proc": _table([_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)]),
     }
@@ -134,7 +156,9 @@ def _attribute(
 def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     """A type, and that of its arrays: clients look up what to send a list as (postgres.js)."""
     oid, short = kind.oid, kind.short
-    category = {16: "B", 19: "S", 25: "S", 1186: "T"}.get(oid, "D" if 1082 <= oid <= 1184 else "N")
+    category = {16: "B", 17: "U", 19: "S", 25: "S", 1186: "T"}.get(
+        oid, "D" if 1082 <= oid <= 1184 else "N"
+    )
     binary = short + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
     row = {
         "oid": oid, "typname": short, "typnamespace": _CATALOG, "typowner": 10,
@@ -176,10 +200,9 @@ def _information(
     fields = [
         {**place, "table_name": name, "column_name": column, "ordinal_position": at,
          "column_default": None, "is_nullable": "YES", "data_type": type_of(kind).name,
-         "character_maximum_length": None, "numeric_precision": getattr(kind, "precision", None),
-         "numeric_scale": getattr(kind, "scale", None),
-         "datetime_precision": None, "udt_schema": "pg_catalog",
-         "udt_name": type_of(kind).short, "is_updatable": "NO", "is_identity": "NO"}
+         "character_maximum_length": None, "udt_catalog": DATABASE, "udt_schema": "pg_catalog",
+         "udt_name": type_of(kind).short, "dtd_identifier": str(at), "is_updatable": "NO",
+         "is_identity": "NO", "is_generated": "NEVER", **_digits(kind)}
         for name in known
         for at, (column, kind) in enumerate(columns[name], start=1)
     ]  # fmt: skip
@@ -199,6 +222,19 @@ def _information(
         "information_schema.tables": _table(rows, {**names, "table_type": ""}),
         "information_schema.columns": _table(fields, {**names, "column_name": "", "data_type": ""}),
         "information_schema.schemata": _table(schemas),
+    }
+
+
+def _digits(kind: pa.DataType) -> dict[str, int | None]:
+    """How exact values are, as information_schema.columns has it."""
+    of, is_float = type_of(kind), pa.types.is_floating(kind)
+    bits = {"int2": 16, "int4": 32, "int8": 64, "float4": 24, "float8": 53}.get(of.short)
+    digits = getattr(kind, "precision", None)
+    return {
+        "numeric_precision": bits or digits,
+        "numeric_precision_radix": 2 if bits else 10 if digits else None,
+        "numeric_scale": 0 if bits and not is_float else getattr(kind, "scale", None),
+        "datetime_precision": {1082: 0}.get(of.oid, 6) if 1082 <= of.oid <= 1186 else None,
     }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.catalog import SETTINGS
+from muntin.server.postgres.catalog_tables import SETTINGS
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.text import Word, words_of
 
