@@ -33,7 +33,7 @@ def _catalog() -> MemoryCatalog:
         "calls": SummaryInfo("calls", "frequency"),
         "areas": SummaryInfo("areas", "top_k"),
     }
-    for window in ("open", "all", "last"):
+    for window in ("open", "all", "last", "range", "window"):
         made.held |= {
             ("delays", window): delays,
             ("others", window): others,
@@ -81,6 +81,19 @@ ITEMS += ["orders(driver) {1} a", "orders {1} a", "vector 3.* {1}", "windows(ord
 ITEMS += ["trend(busiest) {1} a", "orders(driver, area) {1} a", "vector 1.1, vector 1.{} {}"]
 NUMBERS = ["0.5", "0.25, 0.75", "1", "2", "1.5", "'b'", "-1", "+1", "1, 1", "delays", ""]
 CLAUSES = ["", "FOR ALL", "FOR LAST '1 hour'", "FOR LAST '90 minutes'", "FOR LAST"]
+CLAUSES += ["FOR LAST 90 minutes", "FOR LAST 2 hours 5 minutes", "FOR LAST '1 month'"]
+TIMES = [
+    "1970-01-01",
+    "1970-01-01 00:30",
+    "1970-01-01T01:00:00Z",
+    "1970-01-01T02:00+01:00",
+    "it''s",
+]
+CLAUSES += [f"FOR '{one}' TO '{other}'" for one in TIMES for other in TIMES]
+CLAUSES += [f"FOR WINDOW '{one}'" for one in TIMES] + [
+    "FOR WINDOW LAST",
+    "FOR'1970-01-01'TO'1971-01-01'",
+]
 TAILS = ["", "ORDER BY 1", "LIMIT 2", "WHERE 1 = 1", "GROUP BY ALL", ", orders b"]
 texts = st.builds(
     lambda columns, item, numbers, clause, tail, gap: (
@@ -174,6 +187,33 @@ def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(planner._plans._entries) <= 512
 
 
+@pytest.mark.parametrize(
+    "clause", ["LAST '{} h'", "WINDOW '2026-01-0{}'", "'2026-01-0{}' TO '2026-02-01'"]
+)
+@pytest.mark.parametrize(
+    "item",
+    ["orders(driver)", "orders", "quantiles(delays, 0.5)", "trend(busiest)", "windows(orders)"],
+)
+def test_windows_are_planned_once(item: str, clause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    original = planning.parse
+
+    def parse(text: str, limits: Limits) -> object:
+        parsed.append(text)
+        return original(text, limits)
+
+    monkeypatch.setattr(planning, "parse", parse)
+    planner = Planner(Limits())
+    texts = [f"SELECT * FROM {item} FOR {clause.format(number)}" for number in (1, 2, 3)]  # noqa: S608
+    plans = [planner.plan(texts[0], _catalog())]
+    already = len(parsed)
+    plans += [planner.plan(text, _catalog()) for text in texts[1:]]
+    assert len(parsed) == already
+    assert len({plan.windows for plan in plans}) == 3
+    for text, plan in zip(texts, plans, strict=True):
+        assert plan == Planner(Limits()).plan(text, _catalog())
+
+
 NUMBER = st.one_of(
     st.integers(-(10**42), 10**42).map(str),
     st.floats(-3, 3).map(repr),
@@ -196,6 +236,34 @@ def test_any_constants_in_a_known_shape(data: st.DataObject) -> None:
     for first in ("0.5", "1", "'b'"):
         _planned(warm, form.format(first, first))
     text = form.format(data.draw(NUMBER | STRING), data.draw(NUMBER | STRING))
+    assert _planned(warm, text) == _planned(Planner(limits), text)
+
+
+WINDOW = st.one_of(
+    STRING,
+    NUMBER,
+    st.sampled_from(["'1 hour 1 hour 1 hour 1 hour'", "'2026'", "'2026-02-30'", "'2027-01-01' "]),
+    st.datetimes().map("'{}'".format),
+    st.builds("'{} {}'".format, st.integers(-1, 99), st.sampled_from(["s", "hours", "months", ""])),
+)
+
+
+@given(st.data())
+def test_any_constants_in_a_window(data: st.DataObject) -> None:
+    forms = [
+        "SELECT * FROM orders(driver) FOR {} TO {}",
+        "SELECT q FROM quantiles(delays,{}) FOR LAST{}",
+    ]
+    forms += [
+        "SELECT * FROM trend(busiest) FOR WINDOW {} /*{}*/",
+        "SELECT * FROM orders FOR LAST {} a{}",
+    ]
+    form = data.draw(st.sampled_from(forms))
+    limits = Limits(literal_bytes=26)
+    warm = Planner(limits)
+    for first in (("'2026-01-01'", "'2026-01-02'"), ("0.5", "'1 hour'"), ("'1 hour'", "")):
+        _planned(warm, form.format(*first))
+    text = form.format(data.draw(WINDOW), data.draw(WINDOW))
     assert _planned(warm, text) == _planned(Planner(limits), text)
 
 

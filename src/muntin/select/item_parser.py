@@ -106,12 +106,17 @@ class ItemParser:
         if self._is(at, TokenType.L_PAREN):
             arguments, at = self._arguments(at + 1)
         span = self._span(start, at)
-        before, at = self._window(at)
+        window, clause, at = self._clause(at)
         alias, at = self._alias(at)
-        if before is not None and self._is(at, TokenType.FOR):
+        if window is None:
+            window, clause, at = self._clause(at)
+        elif self._is(at, TokenType.FOR):
             raise self._error(at, "a second window for the same FROM item", "leave one")
-        behind, at = self._window(at)
-        return SourceItem(name, arguments, before or behind, quoted, span), alias, at
+        return SourceItem(name, arguments, window, quoted, span, clause), alias, at
+
+    def _clause(self, at: int) -> tuple[WindowAsked | None, Span, int]:
+        window, after = self._window(at)
+        return window, NOWHERE if window is None else self._span(at, after), after
 
     def _window(self, at: int) -> tuple[WindowAsked | None, int]:
         if not self._is(at, TokenType.FOR):

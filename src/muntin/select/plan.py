@@ -24,7 +24,16 @@ from muntin.select.names import resolve
 from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
 from muntin.select.parser import check_text, parse
 from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
-from muntin.select.syntax import DIALECT, MARK, PLACEHOLDER, SUM, Statement, matching, show
+from muntin.select.syntax import (
+    DIALECT,
+    MARK,
+    PLACEHOLDER,
+    SUM,
+    Statement,
+    matching,
+    show,
+    show_item,
+)
 from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
@@ -155,7 +164,7 @@ class Planner:
             sums,
             self._limits,
         )
-        slots = None if around else slots_of(statement, plan.sql, plan.narrowing)
+        slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
             self._shapes.put(outline, _Entry(plan, known, slots))
@@ -177,13 +186,19 @@ class Planner:
         if item is None or conditions is None:
             return None
         sql, narrowing = conditions
-        items = plan.items
-        if item is not entry.slots.item:
+        (bound,) = plan.items
+        if item.arguments is not entry.slots.item.arguments:
             try:
-                items = (Binder(text, *known, _no_columns).bind(item),)
+                bound = Binder(text, *known, _no_columns).bind(item)
             except SelectError:
                 return None
-        return replace(plan, text=text, items=items, sql=sql, narrowing=narrowing)
+        elif item is not entry.slots.item:
+            assert bound is not None  # noqa: S101 (it has a window)
+            bound = replace(bound, window=item.window, shown=show_item(item))
+        windows = () if bound is None else (bound.window,)
+        return replace(
+            plan, text=text, items=(bound,), windows=windows, sql=sql, narrowing=narrowing
+        )
 
 
 def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:

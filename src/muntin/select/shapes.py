@@ -1,9 +1,10 @@
 """What statements share that differ only in constants of their one FROM item, or of conditions.
 
 `quantiles(delays, 0.5)` and `quantiles(delays, 0.9)` under the same SELECT have the same columns
-and the same SQL: what a plan costs is paid for the first of them. The others differ from it in the
-text of some constants, and only those are read again. `WHERE driver = 7` and `WHERE driver = 8`
-differ in one number of the SQL as well.
+and the same SQL, and so have all windows of one form (`FOR '<start>' TO '<end>'`): what a plan
+costs is paid for the first of them. The others differ from it in the text of some constants, and
+only those are read again. `WHERE driver = 7` and `WHERE driver = 8` differ in one number of the SQL
+as well.
 
 Why the rest need not be: up to the first constant, the two texts are the same characters, so that a
 tokenizer is in the same state there; both constants are followed by the same character, which
@@ -13,15 +14,18 @@ cannot continue either of them; and so on to the end of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from muntin.errors import BadArgument
+from muntin.select.catalog import WindowAsked
 from muntin.select.item_parser import number_of
 from muntin.select.limits import Limits
 from muntin.select.narrowing import Narrowing, is_whole
 from muntin.select.syntax import SourceItem, Statement, Value
+from muntin.times import duration_us, instant_us
 
 # A number or a string that stands by itself. Some that match are neither ('1' in a comment): what
 # matters is only which of them are constants of the first text's FROM item.
@@ -40,6 +44,7 @@ class Slots:
       that it must be as it was.
     `negative`: constants behind a minus.
     `conditions`: from constants to the place of their condition in `Narrowing`.
+    `window`: constants of the window clause, in order.
     """
 
     item: SourceItem
@@ -47,6 +52,7 @@ class Slots:
     arguments: tuple[int | None, ...]
     negative: frozenset[int]
     conditions: Mapping[int, int]
+    window: Sequence[int]
 
 
 def outline_of(text: str) -> tuple[str, tuple[str, ...]]:
@@ -54,7 +60,9 @@ def outline_of(text: str) -> tuple[str, tuple[str, ...]]:
     return _CONSTANT.sub(_HOLE, text), tuple(_CONSTANT.findall(text))
 
 
-def slots_of(statement: Statement, sql: str, narrowing: Narrowing | None) -> Slots | None:
+def slots_of(
+    statement: Statement, sql: str, narrowing: Narrowing | None, limits: Limits
+) -> Slots | None:
     """Where a planned statement has constants that another of its shape may have otherwise.
 
     None where nothing can be shared: with one SELECT and one FROM item no column is named after
@@ -72,17 +80,25 @@ def slots_of(statement: Statement, sql: str, narrowing: Narrowing | None) -> Slo
         if isinstance(argument, Value)
     }
     arguments: list[int | None] = []
-    negative = set()
+    negative, window = set(), []
+    first, last = item.window_span.start, item.window_span.start + item.window_span.length
     for at, found in enumerate(_CONSTANT.finditer(text)):
+        if first <= found.start() < last and found[0][0] == "'":
+            window.append(at)
         number, argument = ends.get(found.end(), (None, None))
         arguments.append(number)
         if argument is not None and text[argument.span.start] == "-":
             negative.add(at)
     constants = outline_of(text)[1]
     conditions = {} if narrowing is None else _conditions(statement, constants, sql, narrowing)
-    if all(number is None for number in arguments) and not conditions:
+    if (
+        item.window is None
+        or _window_with(item.window, [_value(constants[at], limits) for at in window]) is None
+    ):
+        window = []  # of none, or spelled otherwise: LAST 5 minutes
+    if all(number is None for number in arguments) and not conditions and not window:
         return None
-    return Slots(item, constants, tuple(arguments), frozenset(negative), conditions)
+    return Slots(item, constants, tuple(arguments), frozenset(negative), conditions, window)
 
 
 def _conditions(
@@ -133,7 +149,7 @@ def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> Sourc
     for at, (number, was, text) in enumerate(
         zip(slots.arguments, slots.constants, constants, strict=True)
     ):
-        if text == was or at in slots.conditions:
+        if text == was or at in slots.conditions or at in slots.window:
             continue
         if number is None or (text[0] == "'") != (was[0] == "'"):
             return None
@@ -142,9 +158,32 @@ def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> Sourc
             return None
         values[number] = Value(-value if at in slots.negative else value)  # type: ignore[operator]
         changed = True
-    if not changed:
-        return slots.item
-    return replace(slots.item, arguments=tuple(values))
+    item = slots.item
+    if any(constants[at] != slots.constants[at] for at in slots.window):
+        assert item.window is not None  # noqa: S101 (it has constants)
+        texts = [_value(constants[at], limits) for at in slots.window]
+        window = _window_with(item.window, texts)
+        if window is None:
+            return None
+        item = replace(item, window=window)
+    return replace(item, arguments=tuple(values)) if changed else item
+
+
+def _window_with(window: WindowAsked, constants: Sequence[object]) -> WindowAsked | None:
+    """A window of the same form with other constants; None where the text has to be read."""
+    try:
+        match window.kind, constants:
+            case "last", [str(length)]:
+                return WindowAsked("last", length_us=duration_us(length))
+            case "window", [str(start)]:
+                return WindowAsked("window", start_us=instant_us(start))
+            case "range", [str(start), str(end)]:
+                first, last = instant_us(start), instant_us(end)
+                return WindowAsked("range", start_us=first, end_us=last) if first < last else None
+            case _:
+                return None
+    except BadArgument:
+        return None
 
 
 def _value(text: str, limits: Limits) -> str | int | float | None:

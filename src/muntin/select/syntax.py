@@ -53,6 +53,7 @@ class SourceItem:
     quoted: bool = False
     """A quoted name is a summary's, never a function's."""
     span: Span = field(default=NOWHERE, compare=False)
+    window_span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
