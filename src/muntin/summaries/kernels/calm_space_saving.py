@@ -372,14 +372,12 @@ def add_new(tables, bucket, promote, pair, interval, data, start, length):
 
 @bare()
 def raise_known(tables, bucket, way, value, interval, data, start, length):
-    """A pair keeps the highest value; its slot in the store if that is this one, else -1."""
+    """A pair keeps the highest value; its slot in the store, or -1."""
     at = bucket * 16 + WAYS + way
     word = tables.saving[at]
     if word & STORED:
         slot = np.intp(word & SLOT)
-        if value < tables.slots[slot, COUNTED]:
-            return -1
-        tables.slots[slot, COUNTED] = value
+        tables.slots[slot, COUNTED] = max(tables.slots[slot, COUNTED], value)
         return slot
     if value <= np.int64(word & COUNT):
         return -1
