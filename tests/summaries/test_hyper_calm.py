@@ -331,6 +331,30 @@ def test_parameters_are_guessed_from_a_sample():
         HyperCalm.for_stream(["a", "b"], [1, 2])
     with pytest.raises(BadArgument, match="backwards"):
         HyperCalm.for_stream(["a", "a"], [2, 1])
+    for gap in ("5 s", 0, 1 << 45):
+        with pytest.raises(BadArgument, match="gap"):
+            HyperCalm.for_stream(["a", "a"], [1, 2], gap=gap)
+
+
+@pytest.mark.parametrize("step", [86_400_000_000, 2_000_000_011 * 3])
+@pytest.mark.parametrize("days", [30, 200])
+def test_a_guess_has_a_tick_that_may_be(step, days):
+    """The sample's times are a whole number of it apart: a day is too long for one."""
+    period = days * 86_400_000_000 // step * step
+    times = np.add.outer(np.arange(12) * period, np.arange(2) * step).ravel()
+    calm = HyperCalm.for_stream(["a", "b"] * 12, times)
+    assert step % calm.parameters.resolution == 0
+    calm.update(["a", "b"] * 12, times)
+    assert {row["interval"] for row in calm.top().to_pylist()} == {period}
+
+
+def test_the_last_batch_is_the_latest_in_whatever_row():
+    """A shorter row of the same interval comes after a longer one."""
+    times = [0, 30, 60, 90, 120, 190, 220, 250]
+    calm = HyperCalm(9_000, 5, 1, 9, consecutive=True)
+    calm.update(["a"] * len(times), times)
+    row = calm.top(1).to_pylist()[0]
+    assert (row["periodicity"], row["interval"], row["last_batch"]) == (4, 30, 250)
 
 
 @pytest.mark.parametrize("items", [1, 50])

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, GAP_TICKS_MAX, UNIT_MAX
+from muntin.summaries.hyper_calm_plan import (
+    GAP_MAX,
+    GAP_TICKS,
+    GAP_TICKS_MAX,
+    RESOLUTION_MAX,
+    UNIT_MAX,
+)
 
 _CANDIDATES = 32  # gaps that are tried, evenly on a logarithmic scale
 _PLATEAU = 0.9  # of the best score: gaps that do as well
@@ -35,7 +41,8 @@ def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> 
     well; its middle is taken. Where no interval repeats, it is the mean distance, as the paper's.
     The unit is twelve times the median change from one interval
     to the next of the steadiest quarter of the items, at least an eighth of the gap. The
-    resolution is the largest step that all times are multiples of, where that is fine enough.
+    resolution is the largest step that a tick may be and that all times are multiples of, where that
+    is fine enough.
 
     Parameters
     ----------
@@ -62,7 +69,10 @@ def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> 
     unit = max(_steady_unit(sorted_items, sorted_times, chosen), 1)
     step = int(np.gcd.reduce(np.diff(times))) or 1
     fine = -(-chosen // GAP_TICKS)
-    resolution = step if fine <= step <= chosen // 16 else fine
+    resolution = fine
+    if step <= chosen // 16:  # a part of the step, where that is more than a tick may be
+        parts = range(-(-step // RESOLUTION_MAX), step // fine + 1)
+        resolution = next((step // n for n in parts if step % n == 0), fine)
     resolution = max(resolution, -(-chosen // GAP_TICKS_MAX))
     return Beat(chosen, min(max(unit, resolution), UNIT_MAX), resolution)
 

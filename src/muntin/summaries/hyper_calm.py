@@ -35,7 +35,7 @@ from muntin.summaries.calm_tables import nbytes_of
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in, to_merge
 from muntin.summaries.hyper_bloom import SEED_MAX
 from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
-from muntin.summaries.hyper_calm_plan import GAP_TICKS, HyperCalmParameters
+from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
@@ -173,7 +173,9 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         times = as_times(sample_times, len(array))
         check_order(times, None)
         integer_in("seed", seed, 0, SEED_MAX)
-        guess = guess_beat(hash_items(array, seed), times, others.get("gap"))
+        if (gap := others.get("gap")) is not None:
+            gap = integer_in("gap", gap, 1, GAP_MAX)
+        guess = guess_beat(hash_items(array, seed), times, gap)
         chosen: dict[str, Any] = {
             "gap": guess.gap,
             "interval_unit": guess.interval_unit,
