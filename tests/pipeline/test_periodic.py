@@ -1,6 +1,7 @@
 """Kind `periodic` through the pipeline's own code, without Spark."""
 
 import random
+from decimal import Decimal
 from itertools import pairwise
 
 import pyarrow as pa
@@ -260,6 +261,7 @@ def _fails(*_):
         (["driver", "area"], "a\x1f7"),
         (["day"], "2023-11-14"),
         (["flag", "driver"], "true\x1fa"),
+        (["price"], "0.0000000025"),
     ],
 )
 def test_items_of_any_column(columns, expected):
@@ -267,6 +269,8 @@ def test_items_of_any_column(columns, expected):
     table = events([(second, "a", 7) for second in range(0, 300, 20)])
     table = table.append_column("day", table["time"].cast(pa.date32()))
     table = table.append_column("flag", pa.array([True] * len(table)))
+    price = pa.array([Decimal("25E-10")] * len(table), pa.decimal128(20, 10))
+    table = table.append_column("price", price)
     made = ingested(spec, [[table]])
     (row,) = Session(made.ledger).sql("SELECT item, periodicity FROM periodic(beats, 1)").rows
     assert row == [expected, 14]
@@ -335,6 +339,19 @@ def test_nothing_yet():
     batches = [[events([(900, "bot", 1), (900, None, 2)])], [events([(5, None, 1), (5, "bot", 2)])]]
     made = ingested(pipeline({"beats": BEATS}), batches)
     assert (made.progress.late, made.ledger.pipelines()[0].late) == (2, 2)
+
+
+def test_what_is_asked_of_nothing_can_be_asked_of_something():
+    """An item may be a number: a statement is not refused until the first one comes."""
+    text = "SELECT item + 1 AS next, periodicity FROM periodic(beats, 5) WHERE item = 3"
+    columns = {}
+    for seconds in ([], [0], range(0, 600, 60)):
+        table = events([(second, None, 3) for second in seconds])
+        spec = pipeline({"beats": BEATS | {"item": "area"}})
+        found = Session(ingested(spec, [[table]]).ledger).sql(text).table
+        columns[len(seconds)] = found.schema.field("periodicity").type
+    assert found.to_pylist() == [{"next": 4, "periodicity": 9}]
+    assert set(columns.values()) == {pa.int64()}
 
 
 @pytest.mark.parametrize(

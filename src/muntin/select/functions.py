@@ -232,9 +232,9 @@ def _nothing_more(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
 
 _MOMENT, _SPAN = pa.timestamp("us"), pa.duration("us")
 PERIODIC: dict[str, pa.DataType] = {
-    "item": pa.string(),
+    "item": pa.null(),  # of any type
     "interval": _SPAN,
-    **dict.fromkeys(("periodicity", "lower", "upper"), pa.float64()),
+    **dict.fromkeys(("periodicity", "lower", "upper"), pa.int64()),
     **dict.fromkeys(("next_expected", "last_batch", "first_seen"), _MOMENT),
     **dict.fromkeys(("interval_low", "interval_high"), _SPAN),
 }

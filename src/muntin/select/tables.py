@@ -135,9 +135,9 @@ def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
     """No events: no rows (a total of nothing)."""
     if bound.kind == "total":
         return conformed(pa.table({"count": [0]}), bound.columns)
-    known = dict.fromkeys(info.parts, pa.string())
-    if bound.function == "periodic":
-        known |= PERIODIC
+    known = PERIODIC if bound.function == "periodic" else {}
+    if info.parts:  # joined, they are a text
+        known = known | dict.fromkeys((*info.parts, "item"), pa.string())
     columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
     return pa.table(columns)
 
