@@ -69,6 +69,12 @@ def test_bounds_are_told_in_words():
         "s: at most the 10 highest are named.",
         "s: its standard error is 0.01625 of the value; lower and upper say more.",
     ]
+    bounds = {"beats": {"left_out_late": 3}, "orders": {}}
+    assert sentences_of({**about, "exact": True, "late": 5, "bounds": bounds})[1:] == [
+        "beats: 3 late events were left out.",
+        "2 late events are counted in it.",
+    ]
+    assert len(sentences_of({**about, "exact": True, "late": 3, "bounds": bounds})) == 2
 
 
 @pytest.mark.parametrize(

@@ -235,8 +235,9 @@ def sentences_of(about: Mapping[str, Any]) -> list[str]:
         said.append(
             f"Events up to {about['watermark']} were counted when they came; later ones may come."
         )
-    if about["late"]:
-        said.append(f"{about['late']:,} late events are counted in it.")
+    left_out = sum(bounds.get("left_out_late", 0) for bounds in about["bounds"].values())
+    if (counted := (about["late"] or 0) - left_out) > 0:
+        said.append(f"{counted:,} late events are counted in it.")
     if about["stale"]:
         said.append("It is stale: the pipeline has not been heard of for longer than it should.")
     return [*said, *(note["message"] for note in about["notes"])]
