@@ -355,6 +355,29 @@ def test_a_lost_partition_is_rebuilt_from_its_records(spark, frame, records, tmp
     assert index.records == ROWS + 500
 
 
+@pytest.mark.parametrize("now", [table(5), None])
+def test_a_lost_partition_is_not_rebuilt_from_other_records(spark, records, now, tmp_path):
+    """It said no to keys that had been indexed, which is always right."""
+    source, folder = tmp_path / "records.parquet", tmp_path / "index"
+    pq.write_table(records, source)
+    index = FingerprintIndex.build(
+        str(source), "url", "bytes", 4, path=folder, progress=False, spark=spark
+    )
+    lost = folder / index.manifest.files[0].file
+    kept = lost.read_bytes()
+    lost.unlink()
+    forget(folder)
+    source.unlink() if now is None else pq.write_table(now, source)
+    before = {path.name for path in folder.iterdir()}
+    keys = records["url"].to_pylist()[:2000]
+    with pytest.raises(SourceError, match=lost.name if now else r"cannot be read.*records\.parquet"):
+        index.contains(keys)
+    assert {path.name for path in folder.iterdir()} == before
+    lost.write_bytes(kept)
+    assert np.asarray(index.contains(keys)["present"]).all()
+    assert IndexReader.open(folder).records == ROWS
+
+
 def test_a_worker_that_dies_in_a_query_changes_nothing(index, records, tmp_path):
     """The first attempt of a task kills its own process: Spark runs it again."""
     import os

@@ -32,6 +32,7 @@ from muntin.spark.index.files import (
     forget,
     packed_error,
     read_checked,
+    same_content,
     unpacked_error,
     write_once,
 )
@@ -424,7 +425,13 @@ class FingerprintIndex(IndexReader):
             raise changed_meanwhile(self._folder)
 
     def _rebuild(self, partitions: list[int]) -> None:
-        """Build lost partitions again from where the records came from."""
+        """Build lost partitions again from where the records came from.
+
+        Raises
+        ------
+        SourceError
+            These are not what the lost files held: they would say no to keys that were indexed.
+        """
         self._check_newest()
         base = {p: name for p, name in self._now.names.items() if p not in partitions}
         made: dict[int, PartitionFile] = {}
@@ -432,6 +439,14 @@ class FingerprintIndex(IndexReader):
             files, _ = self._run(source, base, frozenset(partitions), False, "rebuilding")
             made |= {file.partition: file for file in files}
             base |= {file.partition: file.file for file in files}
+        for partition in partitions:
+            lost = self._now.names[partition]
+            if partition not in made or not same_content(made[partition].file, lost):
+                self._delete({file.file for file in made.values()})
+                raise SourceError(
+                    f"the index lacks its file {self._folder}/{lost}, and the records that it was "
+                    "made of have changed: restore it or build the index anew"
+                )
         self._commit(tuple(made.values()), {}, self.digest)
 
 

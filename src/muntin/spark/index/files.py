@@ -46,6 +46,11 @@ def _name_of(stem: str, data: bytes | memoryview) -> str:
     return f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.mntn"
 
 
+def same_content(name: str, other: str) -> bool:
+    """Whether two files, of whatever revisions, were written with the same bytes."""
+    return name.rpartition("-")[2] == other.rpartition("-")[2]
+
+
 def check_content(path: str, data: bytes | memoryview) -> None:
     """CorruptSummary where these bytes are not those that the file's name was made of.
 

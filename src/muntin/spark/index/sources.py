@@ -84,7 +84,10 @@ class Files(Source):
     def pieces(self, plan: IndexPlan) -> DataFrame:
         key, rank = self.key, self.rank if plan.domain is not None else None
         parallelism = max(1, self.spark.sparkContext.defaultParallelism)
-        shares = shares_of(self.files, parallelism, SHARE_BYTES)  # what each task reads
+        try:
+            shares = shares_of(self.files, parallelism, SHARE_BYTES)  # what each task reads
+        except (pa.ArrowInvalid, OSError) as problem:  # gone since they were found
+            raise SourceError(f"the records cannot be read: {problem}") from None
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
