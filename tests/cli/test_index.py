@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import date
 from functools import partial
 
 import numpy as np
@@ -103,6 +104,23 @@ def test_quantiles_and_ranks(muntin, built):
     _, out, _ = muntin("rank", built, "812", "-f", "json")
     ((_, _, lower, upper, _),) = json.loads(out)["rows"]
     assert lower <= 813 <= upper
+    _, out, _ = muntin("rank", built, "1" * 30, "-f", "json")
+    assert json.loads(out)["rows"][0][1] == ROWS
+
+
+def test_ranks_of_times(muntin, records):
+    """2026 was taken for microseconds, of which no record had as few."""
+    days = pa.array([date(2026, 1, 1 + day) for day in range(9)])
+    pq.write_table(pa.table({"id": range(9), "day": days}), records / "days.parquet")
+    out = records / "days"
+    muntin("build", records / "days.parquet", "-k", "id", "-r", "day", "-o", out)
+    for asked in ("2026-01-03", "2026-01-03T01:00+01:00", "2026-01-03T23:59:59Z"):
+        _, rows, err = muntin("rank", out, asked, "-f", "csv")
+        assert rows.splitlines()[1].split(",")[1:] == ["3", "3", "3", "1"]
+        assert not err
+    code, _, err = muntin("rank", out, "2026")
+    assert code == 1
+    assert "'2026': what this index ranks are times, such as 2026-01-31T12:00" in err
 
 
 def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
@@ -139,7 +157,8 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
         (("contains", ids, "--file", tmp_path / "none"), "No such file"),
         (("quantile", ids), "built without `rank`"),
         (("quantile", built, "1.5"), "fraction 1.5 at position 0: use 0 <= q <= 1"),
-        (("rank", built, "many"), "'many': a number, or a time"),
+        (("rank", built, "many"), "'many': what this index ranks are numbers"),
+        (("rank", built, "2026-01-31"), "'2026-01-31': what this index ranks are numbers"),
         (("info", tmp_path), "holds no index"),
         (("info", __file__), "holds no index"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),

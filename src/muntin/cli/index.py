@@ -105,7 +105,11 @@ def _register_answers(group: typer.Typer) -> None:
         format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """How many records are at most each value, with bounds that always hold."""
-        _write([_opened(index).rank([_number(value) for value in values])], format)
+        from muntin.summaries.order_maps import TimestampRange
+
+        reader = _opened(index)
+        times = reader.digest is not None and isinstance(reader.digest.domain, TimestampRange)
+        _write([reader.rank(_numbers(values, times=times))], format)
 
     @group.command()
     def info(index: str = _INDEX, format: Format = FORMAT) -> None:  # noqa: A002
@@ -176,18 +180,27 @@ def _key(kind: str, key: str) -> Any:
         raise BadArgument(f"{key!r}: the keys of this index are {kind}, {example[kind]}") from None
 
 
-def _number(value: str) -> Any:
+def _numbers(values: list[str], *, times: bool) -> Any:
+    """What is asked of numbers, or of times: 2026 is a number, and no time."""
     import numpy as np
 
-    for kind in (int, float):
+    found: list[Any] = []
+    for value in values:
         try:
-            return kind(value)
-        except ValueError:
-            pass
+            found.append(instant_us(value) if times else _number(value))
+        except (ValueError, OverflowError):
+            what = "times, such as 2026-01-31T12:00" if times else "numbers"
+            raise BadArgument(f"{value!r}: what this index ranks are {what}") from None
+    return np.array(found, "M8[us]") if times else found
+
+
+def _number(value: str) -> int | float:
+    """An integer of 64 bits, or a float."""
     try:
-        return np.datetime64(value.removesuffix("Z"), "us")
+        whole = int(value)
     except ValueError:
-        raise BadArgument(f"{value!r}: a number, or a time such as 2026-01-31T12:00") from None
+        return float(value)
+    return whole if -(1 << 63) <= whole < 1 << 63 else float(whole)
 
 
 def _print_info(index: IndexReader, format: Format) -> None:  # noqa: A002
