@@ -6,6 +6,7 @@ import json
 from contextlib import ExitStack
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 import muntin
@@ -112,6 +113,34 @@ def test_a_bug_does_not_end_the_service(fed):
 
     found = until(again)
     check_top([item["item"] for item in found["items"]], found["unit"], START)
+
+
+def test_sites_whose_items_are_of_two_types_have_no_valid_answer(tmp_path):
+    """5 here and '5' there were two items, and an answer without their sum was valid."""
+
+    class OfIntegers(Fed):
+        def feed(self, panes):
+            for number in range(panes):
+                table = events(self.name, START + number)
+                table = table.set_column(1, "origin", pa.array([number % 3] * len(table)))
+                self.ingest.take(number, gather([table]))
+
+    with ExitStack() as stack:
+        server = CoordinatorServer(coordinator(tmp_path), reader_token="", operator_token="")
+        stack.enter_context(server)
+        for kind, name in ((Fed, "north"), (OfIntegers, "south")):
+            site = kind(name, server.address)
+            stack.callback(site.close)
+            site.feed(21)
+            site.site.start()
+        found = until(lambda: answer if (answer := top(server)).get("problem") else None)
+        expected = "items are text at north, integers at south: cast the key to one type"
+        assert found["problem"].startswith(expected)
+        until(lambda: {site["phase"] for site in sites(server)} <= {"calm", "watching"} or None)
+        found = top(server)
+        assert (found["valid"], found["bound"]) == (False, None)
+        bounds = muntin.connect(server.url).sql("SELECT * FROM top_k(global, 3)").bounds
+        assert bounds["global"]["problem"] == found["problem"]
 
 
 def test_late_events_correct_the_answer(fed):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.arrow import plain_value
 from muntin.errors import BadArgument
 from muntin.topk import Object
-from muntin.topk.messages import VALUE_MAX
+from muntin.topk.messages import VALUE_MAX, Entries
 from muntin.topk.objects import OBJECT_BYTES_MAX
 
 _DIGEST_BYTES = 8
@@ -48,6 +48,17 @@ def ranked(
         return _single(columns[0]), values
     rows = zip(*map(_parts, columns), strict=True)
     return [_short(_json(row)) for row in rows], values
+
+
+def type_of(entries: Entries) -> str:
+    """Of the items that a site counts, "integers" or "text"; "" where these do not tell: they have
+    no value there, or are digits beyond int64, which `ranked` makes of an integer."""
+    for item, value in entries:
+        if value and isinstance(item, int):
+            return "integers"
+        if value and not (item.isdecimal() and len(item) >= 19):
+            return "text"
+    return ""
 
 
 def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.ndarray:

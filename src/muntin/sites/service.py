@@ -20,6 +20,7 @@ from muntin.errors import CorruptMessage, LedgerError
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.sites import protocol
 from muntin.sites.counts import SiteCounts
+from muntin.sites.objects import type_of
 from muntin.sites.session import SiteSession
 from muntin.sites.spec import CoordinatorSpec
 from muntin.sites.state_file import StateFile, clock_epoch
@@ -41,6 +42,8 @@ class CoordinatorService:
         self.counts = {name: SiteCounts() for name in spec.sites}
         self.refused: dict[int, int] = {}
         """Connections that were closed with each code."""
+        self._types: dict[str, str] = {}
+        """Of the items of each site, as it named them last."""
         self._updates = updates
         self._file = StateFile(Path(spec.state or f"{spec.name}.coordinator"))
         self._saved: tuple[Any, ...] = ()
@@ -107,12 +110,26 @@ class CoordinatorService:
         """A message of a site; raises CorruptMessage."""
         message = decode(data)
         self.counts[session.site].up.count(message, len(data), masked=True)
+        self._note_type(session.site, type_of(getattr(message, "entries", ())))
         try:
             self._send(self.coordinator.receive(session.site, message, self._now()))
         except CorruptMessage:
             raise
         except Exception:
             self._start_over()
+
+    def _note_type(self, site: str, found: str) -> None:
+        if found and self._types.get(site) != found:
+            self._types[site] = found
+            if problem := self._problem():
+                _LOG.error("%s", problem)
+
+    def _problem(self) -> str:
+        """What makes every answer wrong: 5 at one site and '5' at another are never one item."""
+        if len({*self._types.values()}) < 2:
+            return ""
+        named = ", ".join(f"{kind} at {site}" for site, kind in sorted(self._types.items()))
+        return f"items are {named}: cast the key to one type under fields"
 
     def report(self, session: SiteSession, text: str) -> None:
         """What a site tells of itself; raises `protocol.Refused`."""
@@ -214,7 +231,7 @@ class CoordinatorService:
         """Renew the status that readers see; wake those who wait where the answer is another."""
         connected = {name: session.since for name, session in self.sessions.items()}
         moved = self.status.renew(
-            self.coordinator, connected, self.counts, self.refused, self._now()
+            self.coordinator, connected, self.counts, self.refused, self._now(), self._problem()
         )
         if moved:
             self._updates.touch()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from muntin.sites.counts import SiteCounts, totals
@@ -27,6 +27,7 @@ class TopKSnapshot:
 
     `stale`: the answer's unit has not moved for longer than the lease: no site seals panes any
       more.
+    `problem`: why no answer is valid, though all sites are there.
     """
 
     answer: Answer
@@ -34,6 +35,7 @@ class TopKSnapshot:
     epsilon: int
     spec: CoordinatorSpec
     stale: bool
+    problem: str = ""
 
     @property
     def items(self) -> tuple[tuple[Object, Value], ...]:
@@ -58,6 +60,7 @@ class TopKSnapshot:
             "missing_sites": list(self.answer.missing_sites),
             "bound": self._unscaled(self.answer.bound),
             "stale": self.stale,
+            **({"problem": self.problem} if self.problem else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,15 +115,17 @@ class Status:
         counts: Mapping[str, SiteCounts],
         refused: Mapping[int, int],
         now: float,
+        problem: str = "",
     ) -> bool:
         """Renew it; whether the answer, or who is connected, is another.
 
         `connected`: sites that are connected -> since when, in seconds since 1970.
         `now`: in window units.
+        `problem`: see `TopKSnapshot`.
         """
         self._note_top(coordinator)
         self._note_pace(counts)
-        snapshot = self._seen(coordinator, now)
+        snapshot = self._seen(coordinator, now, problem)
         known = bool(self._said) and snapshot == self._said[0]
         state = {
             "name": self._spec.name,
@@ -151,12 +156,14 @@ class Status:
         moved, self._said = said != self._said, said
         return moved
 
-    def _seen(self, coordinator: Coordinator, now: float) -> TopKSnapshot:
+    def _seen(self, coordinator: Coordinator, now: float, problem: str) -> TopKSnapshot:
         answer = coordinator.answer()
+        if problem:
+            answer = replace(answer, valid=False, bound=None)
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
-        return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale)
+        return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale, problem)
 
     def _note_top(self, coordinator: Coordinator) -> None:
         members = tuple(item for item in coordinator.top if item != NOTHING)
