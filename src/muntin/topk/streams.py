@@ -16,6 +16,7 @@ from pyarrow.csv import read_csv
 from pyarrow.parquet import read_table as read_parquet
 
 from muntin.errors import BadArgument
+from muntin.topk.messages import VALUE_MAX
 
 CELLS_MAX = 1 << 28  # 2 GiB of counts
 SITES = 10
@@ -96,7 +97,7 @@ def from_file(
             if counts.ndim != 3 or counts.dtype.kind not in "iu":
                 raise BadArgument(f"{name}: int64[units, sites, objects] is wanted")
             _check_none(sites)
-            return counts.astype(np.int64)
+            return _int64(counts)
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
@@ -134,13 +135,19 @@ def from_table(
         column = table.column("value")
         if not pa.types.is_integer(column.type):
             raise BadArgument(f"values are {column.type}: scale them to integers")
-        values = column.to_numpy().astype(np.int64)
+        values = _int64(column.to_numpy())
     shape = (int(units.max()) + 1, sites, many)
     if np.prod(shape, dtype=float) > CELLS_MAX:
         raise BadArgument(f"{shape} units, sites and objects are too many for memory")
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, (units, places, objects), values)
     return counts
+
+
+def _int64(values: np.ndarray) -> np.ndarray:
+    if values.size and max(int(values.max()), -int(values.min())) > VALUE_MAX:
+        raise BadArgument("values go beyond +-2**50: give them in a coarser unit")
+    return values.astype(np.int64)
 
 
 def _check_none(sites: int | None) -> None:
@@ -175,7 +182,11 @@ def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
 
 def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:
     """A number for each different value, int64, and how many there are."""
-    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    try:
+        encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        said = f"objects or sites are {column.type}: text, numbers or times are wanted"
+        raise BadArgument(said) from None
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
