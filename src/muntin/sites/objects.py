@@ -54,9 +54,11 @@ def type_of(entries: Entries) -> str:
     """Of the items that a site counts, "integers" or "text"; "" where these do not tell: they have
     no value there, or are digits beyond int64, which `ranked` makes of an integer."""
     for item, value in entries:
-        if value and isinstance(item, int):
+        if not value:
+            continue
+        if isinstance(item, int):
             return "integers"
-        if value and not (item.isdecimal() and len(item) >= 19):
+        if not (item.isdecimal() and len(item) >= 19):
             return "text"
     return ""
 

@@ -41,8 +41,8 @@ def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> 
     well; its middle is taken. Where no interval repeats, it is the mean distance, as the paper's.
     The unit is twelve times the median change from one interval
     to the next of the steadiest quarter of the items, at least an eighth of the gap. The
-    resolution is the largest step that a tick may be and that all times are multiples of, where that
-    is fine enough.
+    resolution is the largest step that a tick may be and that all times are multiples of, where
+    that is fine enough.
 
     Parameters
     ----------
