@@ -41,8 +41,9 @@ def watch(updates: Iterator[Update]) -> Any:
                 if stopped.is_set():
                     break
                 shown.value = update._repr_html_()
-        except MuntinError as problem:
-            shown.value += f"<pre>{escape(str(problem))}</pre>"
+        except Exception as problem:  # of the caller's iterator, too: nobody sees a thread's trace
+            said = str(problem) if isinstance(problem, MuntinError) else repr(problem)
+            shown.value += f"<pre>{escape(said)}</pre>"
         button.description = "stopped"
         button.disabled = True
 

@@ -8,7 +8,8 @@ import pytest
 
 import muntin
 from muntin.client import Update
-from tests.server.conftest import PATIENCE_SECONDS
+from muntin.notebook import watch
+from tests.server.conftest import PATIENCE_SECONDS, until
 
 SELECT = "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver"
 
@@ -51,6 +52,18 @@ def test_updates_show_what_they_are(remote, feeder):
     assert "<table" in shown
     assert "too_large" in Update(error={"code": "too_large"})._repr_html_()
     assert "&lt;i&gt;" in Update(gap={"windows": "<i>"})._repr_html_()
+
+
+def test_whatever_ends_a_live_view_is_shown():
+    def updates():
+        yield Update(error={"code": "too_large"})
+        raise KeyError("<gone>")
+
+    table, button = watch(updates()).children
+    until(lambda: button.disabled)
+    assert button.description == "stopped"
+    assert "too_large" in table.value
+    assert "KeyError(&#x27;&lt;gone&gt;&#x27;)" in table.value
 
 
 def test_answers_plot(remote, tmp_path):
