@@ -348,6 +348,20 @@ def test_a_guess_has_a_tick_that_may_be(step, days):
     assert {row["interval"] for row in calm.top().to_pylist()} == {period}
 
 
+@given(st.integers(0, 10**6), st.integers(200, 800), st.integers(0, 3))
+@settings(max_examples=30)
+def test_rows_of_a_steady_interval_are_one_pair(seed, period, jitter):
+    """A row that begins on the other side of a bin's edge was a pair of its own."""
+    rng = np.random.default_rng(seed)
+    steps = period + rng.integers(-jitter, jitter + 1, (6, 12))
+    steps[:, 0] = 10_000  # a beat that was missed
+    calm = HyperCalm(9_000, 50, 16, 9, consecutive=True)
+    calm.update(["a"] * steps.size, np.cumsum(steps.ravel()))
+    found = [row["periodicity"] for row in calm.top().to_pylist() if row["interval"] < 1_000]
+    assert found[0] == 11
+    assert len(found) == 1 or jitter > 1
+
+
 def test_the_last_batch_is_the_latest_in_whatever_row():
     """A shorter row of the same interval comes after a longer one."""
     times = [0, 30, 60, 90, 120, 190, 220, 250]

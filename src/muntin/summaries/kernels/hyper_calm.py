@@ -164,19 +164,26 @@ def count_interval(tables, settings, item_hash, distance, own, other, data, star
 def count_run(
     tables, recorder, at, settings, item_hash, distance, own, other, data, start, length, time
 ):
-    """The interval once more in a row, or the first of a new row; pairs keep the longest."""
+    """The interval once more in a row, or the first of a new row; pairs keep the longest. A row
+    goes on in its bin, and a new one begins in that of the longer row, its own or the neighbour's."""
     interval = own
     if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == other:
         interval = other
+    run = np.int64(1)
     if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == interval:
         run = min(np.int64(recorder.runs[at]) + 1, np.int64(0xFFFFFFFF))
-    else:
-        run = np.int64(1)
-    recorder.bins[at] = np.uint32(interval)
-    recorder.runs[at] = np.uint32(run)
     pair = pair_hash(item_hash, interval)
     bucket = bucket_of(tables, pair)
     way = find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    if run == 1 and other != own:
+        next_hash = pair_hash(item_hash, other)
+        beside = bucket_of(tables, next_hash)
+        next_way = find_lane(tables.saving, beside * 16, fingerprint(next_hash), _ALL)
+        if next_way < WAYS:
+            if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
+                interval, pair, bucket, way = other, next_hash, beside, next_way
+    recorder.bins[at] = np.uint32(interval)
+    recorder.runs[at] = np.uint32(run)
     if way < WAYS:
         slot = raise_known(tables, bucket, way, run, interval, data, start, length)
     else:
