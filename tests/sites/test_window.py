@@ -346,3 +346,37 @@ def test_objects_that_have_gone_are_forgotten_but_not_those_of_a_unit():
         assert fed.values() == fed.expected(lambda r: r[1], lambda r: r[4])
     assert len(fed.machine.monitor.objects) < 1100
     fed.ingest.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "entries", "part"),
+    [
+        ({"orders": {"keys": ["item"]}}, {"key": ["item", "area"]}, "item, area"),
+        ({"orders": {"keys": ["item"]}}, {"value": "trips"}, "trips"),
+        ({"others": {"keys": ["item"]}}, {}, "orders"),
+    ],
+)
+def test_what_was_added_later_is_ranked_once_the_window_holds_it(before, entries, part):
+    """An indicator counted as 0 in the panes before it, in an answer that was valid."""
+    fed = Fed(pipeline(**entries))
+    after = fed.spec
+    fed.spec = Pipeline.of(
+        {"name": "p", "time": "time", "pane": "1 second", "lateness": "1 second"}
+        | {"summaries": before}
+    )
+    fed.begin("overwrite")
+    fed.take([(quarter, "a", 0, 1.0, 1) for quarter in range(0, 40, 4)])
+    fed.spec = after
+    fed.begin("continue")
+    refused = 0
+    for quarter in range(40, 120, 4):
+        fed.take([(quarter, "b", 1, 1.0, 1)])
+        try:
+            fed.look()
+        except BadArgument as problem:
+            assert str(problem).startswith(f"{part} was added later and lacks events before")
+            refused += 1
+        else:
+            assert set(fed.values().values()) == {6}  # of each of the seconds of the window
+    assert 6 <= refused <= 12
+    fed.ingest.close()

@@ -9,15 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
+from muntin.errors import BadArgument
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PipelineInfo
+from muntin.reading.absences import absence
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.sums import key_rows
 from muntin.sites.objects import ranked
 from muntin.spec import Pipeline
 from muntin.spec_sites import SiteSpec
+from muntin.times import instant_text
 from muntin.topk import Object
 
 CACHE_BYTES = 32 << 20  # units are read once, so little is gained by keeping them
@@ -73,7 +76,8 @@ class PaneReader:
         LedgerError
             The ledger cannot be read; the next look goes on where this one began.
         BadArgument
-            Sums that cannot be ranked.
+            Sums that cannot be ranked, or that lack events: the key, the indicator or the summary
+            was added later, and the window reaches further back.
         """
         with self._ledger.snapshot() as view:
             info = view.pipeline(self._pipeline)
@@ -109,6 +113,9 @@ class PaneReader:
         events: dict[int, int] = {}
         units: dict[int, Read] = {}
         start, end = first * spec.unit, (to + 1) * spec.unit
+        away = absence(info.spec, spec.summary)
+        if away is not None and oldest * spec.unit < away.since(self._layout.pane):
+            raise _lacks(spec.summary, away.since(self._layout.pane))
         with pieces_of(self._ledger, self._cache) as pieces:
             slices = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
             events = dict(
@@ -128,9 +135,13 @@ class PaneReader:
         spec = self._spec
         start = unit * spec.unit
         segment = pieces.merged(self._layout, start, start + spec.unit, (self._key,)).segment
-        found = None if segment is None else segment.table(self._key)
         assert segment is not None  # noqa: S101 (the unit holds events)
-        assert found is not None  # noqa: S101 (the key is that of a summary in the spec)
+        lacking = self._layout.spec.lacking(segment, (self._key,))
+        found = segment.table(self._key)
+        if found is None or self._key in lacking:
+            raise _lacks(", ".join(self._key), start + spec.unit)
+        if spec.value in lacking:
+            raise _lacks(spec.value, start + spec.unit)
         table = key_rows(segment.algebra, found, (spec.value,))
         if spec.site_column:
             belongs = pc.equal(
@@ -157,3 +168,10 @@ class PaneReader:
         further = int(quiet / spec.clock_unit_seconds) + 1 if quiet > 0 else 0
         ahead = further > 0 or (self._newest is not None and self._newest > sealed)
         return sealed + further, ahead
+
+
+def _lacks(part: str, until: int) -> BadArgument:
+    return BadArgument(
+        f"{part} was added later and lacks events before {instant_text(until)}, which are in the "
+        "window: this site takes part once the window begins after that"
+    )
