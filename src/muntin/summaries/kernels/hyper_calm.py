@@ -165,7 +165,7 @@ def count_run(
     tables, recorder, at, settings, item_hash, distance, own, other, data, start, length, time
 ):
     """The interval once more in a row, or the first of a new row; pairs keep the longest. A row
-    goes on in its bin, and a new one begins in that of the longer row, its own or the neighbour's."""
+    goes on in its bin; a new one begins in that of the longer row, its own or the neighbour's."""
     interval = own
     if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == other:
         interval = other
