@@ -88,7 +88,8 @@ def test_it_is_what_one_who_reads_all_of_it_gets(steps, changed):
             trends[window] = TrendPoint("busiest", start, start + PANE, revisions[window], result)
         writer.close_windows([], list(trends.values()), {"step": step})
         writer.drop_history_before(START + PANE * step)
-        for asked in ASKED:
+        moving = WindowAsked("range", start_us=START + PANE * (step + 2), end_us=START + PANE * 99)
+        for asked in (*ASKED, moving):
             anew = LedgerCatalog(ledger, lambda: START)
             assert told(follower, asked) == told(anew, asked), asked
     writer.close()
@@ -105,5 +106,8 @@ def test_only_what_is_new_is_read():
             point = TrendPoint("busiest", start, start + PANE, 0, result)
             writer.close_windows([], [point], {"step": window})
             assert len(told(catalog, None).table) == 2 * (window + 1)
+            assert reading.call_count == window + 1
+            moving = WindowAsked("range", start_us=start - 5 * PANE, end_us=start + PANE)
+            assert len(told(catalog, moving).table) == 2 * min(window + 1, 6)
             assert reading.call_count == window + 1
     writer.close()

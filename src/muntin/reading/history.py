@@ -47,8 +47,11 @@ def trend(
     found, notes = _newest(query, found, most, asked, "results")
     marks = np.array(found, np.int64).reshape(-1, 4)
     name = ("trend", query, asked)
-    results = shown = read_results(view, query, marks, cache.get(name))
+    furthest = cache.get(name[:2])  # of whatever was asked, as where a time moves on
+    results = shown = read_results(view, query, marks, cache.get(name) or furthest)
     cache.put(name, results, results.nbytes)
+    if furthest is None or results.reach > furthest.reach:
+        cache.put(name[:2], results, results.nbytes)
     if not found:  # the newest there is says what types the columns have
         marks = np.array(view.trend_marks(query, limit=1), np.int64).reshape(-1, 4)
         shown = replace(read_results(view, query, marks, None), statements=())

@@ -56,6 +56,11 @@ class Results:
         return [each for each in self.said if each is not None]
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """Start of the newest, and how many they are."""
+        return (int(self.marks[-1, 0]), len(self.marks)) if len(self.marks) else (-(2**63), 0)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory, about."""
         return self.table.nbytes + RESULT_BYTES * len(self.marks)
