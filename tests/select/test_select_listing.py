@@ -50,6 +50,21 @@ def test_windows_are_described_where_a_kind_has_them() -> None:
         assert any(row[0] == "windows(s)" for row in rows) is has_windows
 
 
+@pytest.mark.parametrize("kind", ["periodic", GLOBAL_TOP_K, "top_k"])
+def test_a_clause_is_described_where_a_kind_takes_one(kind: str) -> None:
+    held = catalog(infos={"s": SummaryInfo("s", kind)}, held={})
+    held.span_of = lambda _: (0, 3_600_000_000)  # type: ignore[method-assign]
+    way, column, meaning = Engine(held).sql("DESCRIBE s").rows[0]
+    if kind == "top_k":
+        assert (way, meaning) == ("FOR '{}' TO '{}'".format(*HELD), "all that is stored")
+    else:
+        assert (way, meaning) == (
+            f"{kind.removeprefix('global_')}(s, 10)",
+            "of all from {} to {}".format(*HELD),
+        )
+    assert column is None
+
+
 @pytest.mark.parametrize(
     ("text", "message", "remedy"),
     [

@@ -100,7 +100,10 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
     span = span_of(info.name)
     if span is not None:
         start, end = map(instant_text, span)
-        rows.append((f"FOR '{start}' TO '{end}'", None, "all that is stored"))
+        if info.kind in WITHOUT_WINDOWS:  # it takes no clause
+            rows.append((asked(info), None, f"of all from {start} to {end}"))
+        else:
+            rows.append((f"FOR '{start}' TO '{end}'", None, "all that is stored"))
     if info.kind == MATRIX:
         sums = [("count", "number of events")]
         sums += [(name, "sum over the events of a row") for name in info.indicators]
