@@ -20,7 +20,7 @@ from psycopg import generators
 from muntin.errors import BadArgument
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
-from muntin.server.postgres.catalog_tables import postgres_columns
+from muntin.server.postgres.catalog_tables import empty_catalogs
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder, until
 
@@ -712,8 +712,8 @@ def test_what_tools_write(connection, text, rows):
 
 def test_all_catalogs_have_their_columns(connection):
     """Each tool asks for some that no other does: those that have no rows here are empty."""
-    for name, schema in postgres_columns().items():
-        columns = ", ".join(f'"{column}"' for column in schema.names)
+    for name, table in empty_catalogs().items():
+        columns = ", ".join(f'"{column}"' for column in table.column_names)
         connection.execute(f"SELECT {columns} FROM {name}")  # noqa: S608
 
 

@@ -139,7 +139,7 @@ TYPES_SHOWN = (
     "there are BOOLEAN, the integers, FLOAT, DOUBLE, DECIMAL, VARCHAR, DATE, TIME, TIMESTAMP (UTC) "
     "and INTERVAL"
 )
-SIZED = frozenset(("DECIMAL", "TEXT", "VARCHAR", "TIMESTAMP"))
+SIZED = frozenset(("DECIMAL", "TEXT", "VARCHAR"))
 JOINS = frozenset(("", "INNER", "CROSS", "SEMI", "ANTI", "LEFT SEMI", "LEFT ANTI"))
 JOINS |= {f"{side}{outer}" for side in ("LEFT", "RIGHT", "FULL") for outer in ("", " OUTER")}
 UNITS = frozenset(

@@ -138,7 +138,7 @@ def _check_type(statement: Statement, node: exp.DataType) -> None:
         raise _refused(statement, node, f"the type {name}", remedy)
     for parameter in node.expressions:
         if name not in SIZED or not isinstance(parameter, exp.DataTypeParam):
-            raise _refused(statement, node, f"a size of {name}")
+            raise _refused(statement, node, f"a size of {name.removesuffix('NTZ')}", "leave it out")
 
 
 def _check_join(statement: Statement, node: exp.Join) -> None:

@@ -48,11 +48,13 @@ _KINDS = {"#": pa.int64(), "?": pa.bool_(), "*": pa.list_(pa.int64()), "%": pa.l
 
 
 @cache
-def postgres_columns() -> dict[str, pa.Schema]:
-    """What each catalog of PostgreSQL 15 has, as the file beside this module lists it."""
+def empty_catalogs() -> dict[str, pa.Table]:
+    """Each catalog of PostgreSQL 15 with its columns, as the file beside this module lists them."""
     text = files("muntin.server.postgres").joinpath("catalog_columns.txt").read_text("utf-8")
     return {
-        name: pa.schema([(c.rstrip("#?*%"), _KINDS.get(c[-1], pa.string())) for c in columns])
+        name: pa.schema(
+            [(c.rstrip("#?*%"), _KINDS.get(c[-1], pa.string())) for c in columns]
+        ).empty_table()
         for name, *columns in map(str.split, text.splitlines())
     }
 
@@ -89,10 +91,11 @@ def catalog_tables(
     # JDBC has them among its own, and some who read that want one at least
     tables["pg_get_keywords"] = _table([{"word": word} for word in ("ilike", "limit", "qualify")])
     tables |= _server_tables(known) | _information(known, columns)
-    for name, schema in postgres_columns().items():
-        found = tables.get(name)
-        tables[name] = schema.empty_table() if found is None else _completed(found, schema)
-    return tables
+    empty = empty_catalogs()
+    return empty | {
+        name: _completed(table, empty[name].schema) if name in empty else table
+        for name, table in tables.items()
+    }
 
 
 def namespaces() -> tuple[tuple[int, str], ...]:
@@ -250,7 +253,6 @@ def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = N
 
 
 def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    for field in schema:
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table
+    more = [field for field in schema if field.name not in table.column_names]
+    columns = [*table.columns, *(pa.nulls(len(table), field.type) for field in more)]
+    return pa.Table.from_arrays(columns, schema=pa.schema([*table.schema, *more]))
