@@ -41,13 +41,18 @@ def coins_of(items, seed):
 
 
 @inlined()
-def draw(coins):
-    """The next 64 random bits: splitmix64 of the seed and the number of draws."""
-    coins[DRAWS] += np.uint64(1)
-    z = coins[SEED] + coins[DRAWS] * GOLDEN
+def splitmix(z):
+    """SplitMix64's finaliser."""
     z = (z ^ (z >> np.uint64(30))) * MIX_1
     z = (z ^ (z >> np.uint64(27))) * MIX_2
     return z ^ (z >> np.uint64(31))
+
+
+@inlined()
+def draw(coins):
+    """The next 64 random bits: splitmix64 of the seed and the number of draws."""
+    coins[DRAWS] += np.uint64(1)
+    return splitmix(coins[SEED] + coins[DRAWS] * GOLDEN)
 
 
 @kernel()

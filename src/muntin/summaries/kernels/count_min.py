@@ -10,11 +10,9 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.compaction import GOLDEN, splitmix
 from muntin.summaries.kernels.memory import prefetch
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-MIX_2 = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 BLOCK = 256  # items whose columns are worked out, and fetched, before the first is added
@@ -25,10 +23,7 @@ NEAR_BYTES = 1 << 20  # of cells that the processor's caches hold: they need not
 @inlined()
 def remixed(hashed, pair):
     """Word `pair` of an item's hash: SplitMix64's finaliser at the pair's own offset."""
-    word = np.uint64(hashed) + GOLDEN * np.uint64(pair + 1)
-    word = (word ^ (word >> np.uint64(30))) * MIX_1
-    word = (word ^ (word >> np.uint64(27))) * MIX_2
-    return word ^ (word >> np.uint64(31))
+    return splitmix(np.uint64(hashed) + GOLDEN * np.uint64(pair + 1))
 
 
 @inlined()

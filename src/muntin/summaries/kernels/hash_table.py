@@ -310,6 +310,16 @@ def mix_integers(values, out):
         out[i] = mix_integer(values[i])
 
 
+@inlined()
+def place(slots, h, number):
+    """Put a number into the first free slot from its own; the table is never full."""
+    mask = np.uint64(slots.shape[0] - 1)
+    at = h & mask
+    while slots[at] != np.uint64(0):
+        at = (at + _ONE) & mask
+    slots[at] = (h & _HIGH) | np.uint64(number + 1)
+
+
 @kernel()
 def fill_slots(slots, hashes, used, null):
     """Put the numbers 0 ... used - 1, except that of null, into empty slots."""
@@ -318,10 +328,5 @@ def fill_slots(slots, hashes, used, null):
     for number in range(used):
         if number + ahead < used:
             prefetch(slots, np.int64(hashes[number + ahead] & mask))
-        if number == null:
-            continue
-        h = hashes[number]
-        at = h & mask
-        while slots[at] != np.uint64(0):
-            at = (at + _ONE) & mask
-        slots[at] = (h & _HIGH) | np.uint64(number + 1)
+        if number != null:
+            place(slots, hashes[number], number)

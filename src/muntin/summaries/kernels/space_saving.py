@@ -12,7 +12,7 @@ from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.copying import fill
-from muntin.summaries.kernels.hash_table import slot_of
+from muntin.summaries.kernels.hash_table import fill_slots, place, slot_of
 from muntin.summaries.kernels.memory import copy_bytes
 from muntin.summaries.kernels.mixing import same_bytes
 from muntin.summaries.kernels.sorting import nth_largest
@@ -22,16 +22,6 @@ _HIGH = np.uint64(0xFFFFFFFF00000000)
 _INDEX = np.uint64(0xFFFFFFFF)
 _0 = np.uint64(0)
 _1 = np.uint64(1)
-
-
-@inlined()
-def place(table, hashed, entry):
-    """Put an entry into the first free slot from its own; the table is never full."""
-    mask = np.uint64(table.shape[0] - 1)
-    slot = hashed & mask
-    while table[slot] != _0:
-        slot = (slot + _1) & mask
-    table[slot] = (hashed & _HIGH) | np.uint64(entry + 1)
 
 
 @inlined()
@@ -90,8 +80,7 @@ def put_item(entry, data, start, length, starts, arena):
 def reindex(table, hashes, entries):
     """Fill the table anew from the entries."""
     fill(table, _0)
-    for entry in range(entries):
-        place(table, hashes[entry], entry)
+    fill_slots(table, hashes, entries, -1)
 
 
 @kernel()
