@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from muntin.segments.kernels.lists import gather_lists, lay_out
+from muntin.segments.kernels.lists import lay_out
+from muntin.summaries.kernels.copying import append_lists
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +47,11 @@ def frozen(array: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
+
+
+def room(*sizes: int) -> tuple[np.ndarray, ...]:
+    """Memory for so many int64 each; pages that are not used cost nothing."""
+    return tuple(np.empty(size, np.int64) for size in sizes)
 
 
 def starts_of(sizes: np.ndarray) -> np.ndarray:
@@ -91,8 +97,8 @@ def take(column: Column, rows: np.ndarray) -> Column:
         return frozen(column[rows])
     starts = starts_of(column.sizes[rows])
     items = np.empty(int(starts[-1]), column.items.dtype)
-    gather_lists(column.starts, column.items, frozen(rows), starts, items)
-    return Ragged(starts, frozen(items)) if len(items) else None
+    append_lists(column.starts, column.items, frozen(rows), items, 0)
+    return trimmed(starts, items)
 
 
 def trimmed(starts: np.ndarray, items: np.ndarray) -> Column:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from muntin.errors import CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, Ragged, States, frozen, lists
+from muntin.segments.columns import Column, States, lists, room, trimmed
 from muntin.segments.items import item_numbers
 from muntin.segments.kernels import distinct as _kernels
 from muntin.segments.keys import Keys
@@ -87,7 +87,7 @@ class DistinctItems(Algebra):
         entries = of_item[order]
         m, groups = 1 << self.lg_k, len(bounds) - 1
         large = int(np.count_nonzero(np.diff(bounds) * kernels.ENTRY_BYTES >= m))
-        starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
+        starts, register_starts = room(groups + 1, groups + 1)
         registers = np.empty(large * m, np.uint8)
         kernels.fold_distinct(entries, bounds, m, starts, registers, register_starts)
         return _states(nulls, starts, entries, register_starts, registers)
@@ -99,8 +99,8 @@ class DistinctItems(Algebra):
         m, groups = 1 << self.lg_k, len(bounds) - 1
         sizes = (np.diff(flat[0]) * kernels.ENTRY_BYTES + np.diff(flat[2]))[order]
         large = int(np.count_nonzero(np.add.reduceat(sizes, bounds[:-1]) >= m))
-        starts, register_starts = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
-        buffer = np.empty(len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1), np.int64)
+        entries = len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1)
+        starts, register_starts, buffer = room(groups + 1, groups + 1, entries)
         registers = np.empty(large * m, np.uint8)
         kernels.merge_distinct(
             *flat, order, bounds, m, self.kept, starts, buffer, register_starts, registers
@@ -144,11 +144,10 @@ def _states(
     register_starts: np.ndarray,
     registers: np.ndarray,
 ) -> States:
-    used, dense = int(starts[-1]), int(register_starts[-1])
     return {
         "nulls": nulls,
-        "entries": Ragged(frozen(starts), frozen(entries[:used].copy())) if used else None,
-        "registers": Ragged(frozen(register_starts), frozen(registers[:dense])) if dense else None,
+        "entries": trimmed(starts, entries),
+        "registers": trimmed(register_starts, registers),
     }
 
 

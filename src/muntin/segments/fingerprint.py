@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, States, frozen, lists, taken, trimmed
+from muntin.segments.columns import Column, States, frozen, lists, room, taken, trimmed
 from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.keys import Keys
@@ -203,9 +203,9 @@ class Fingerprints(Algebra):
             order, bounds, counts = without(unranked, order, bounds)
         leaf = 1 << self._map.bits
         leaves = cells[order] + np.int64(leaf)
-        out = _Digests(len(bounds) - 1, len(leaves))
-        kernels.fold_nodes(leaves, bounds, self.k, leaf, *out.arrays)
-        return {**states, "unranked": counts, **out.states()}
+        out = _digest_room(len(bounds) - 1, len(leaves))
+        kernels.fold_nodes(leaves, bounds, self.k, leaf, *out)
+        return {**states, "unranked": counts, **_digest_states(out)}
 
     def _cells(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Cell of each number, and which have none: int64[n], bool[n]."""
@@ -223,7 +223,7 @@ class Fingerprints(Algebra):
     ) -> States:
         prints = lists(states["prints"], len(order))
         groups = len(bounds) - 1
-        starts, union = np.empty(groups + 1, np.int64), np.empty(len(prints.items), np.int64)
+        starts, union = room(groups + 1, len(prints.items))
         kernels.merge_sets(prints.starts, prints.items, order, bounds, starts, union)
         merged: dict[str, Column] = {
             "nulls": summed(states["nulls"], order, bounds),
@@ -233,10 +233,10 @@ class Fingerprints(Algebra):
             return merged
         unranked = summed(states["unranked"], order, bounds)
         stored = _digests(states, len(order))
-        out = _Digests(groups, len(stored[1]))
+        out = _digest_room(groups, len(stored[1]))
         leaf = 1 << self._map.bits
-        kernels.merge_nodes(*stored, order, bounds, self.k, leaf, *out.arrays)
-        return {**merged, "unranked": unranked, **out.states()}
+        kernels.merge_nodes(*stored, order, bounds, self.k, leaf, *out)
+        return {**merged, "unranked": unranked, **_digest_states(out)}
 
     def check(self, table: Table) -> None:
         check_nulls(table)
@@ -335,20 +335,18 @@ def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
     return column.cast(pa.int64())
 
 
-class _Digests:
-    """Room for the digests of groups, and what was put into it."""
+def _digest_room(groups: int, nodes: int) -> tuple[np.ndarray, ...]:
+    """For the digests of groups, in the order of `_digests`."""
+    return room(groups + 1, nodes, nodes, groups + 1, 2 * groups)
 
-    def __init__(self, groups: int, nodes: int) -> None:
-        sizes = (groups + 1, nodes, nodes, groups + 1, 2 * groups)
-        self.arrays = tuple(np.empty(size, np.int64) for size in sizes)
 
-    def states(self) -> dict[str, Column]:
-        starts, nodes, counts, end_starts, ends = self.arrays
-        return {
-            "nodes": trimmed(starts, nodes),
-            "counts": trimmed(starts, counts),
-            "ends": trimmed(end_starts, ends),
-        }
+def _digest_states(made: Sequence[np.ndarray]) -> dict[str, Column]:
+    starts, nodes, counts, end_starts, ends = made
+    return {
+        "nodes": trimmed(starts, nodes),
+        "counts": trimmed(starts, counts),
+        "ends": trimmed(end_starts, ends),
+    }
 
 
 def _digests(states: States, rows: int) -> tuple[np.ndarray, ...]:

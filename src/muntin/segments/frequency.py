@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, Ragged, States, frozen, lists
+from muntin.segments.columns import Column, Ragged, States, frozen, lists, room, trimmed
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import frequency as _kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
@@ -35,10 +35,11 @@ from muntin.segments.nulls import check_nulls, summed
 from muntin.segments.table import Table
 from muntin.segments.top_k import (
     ENTRIES,
-    GroupEntries,
     Heaviest,
     WeightOf,
     check_entries,
+    entries_of,
+    entry_room,
     flat,
     folded,
     heaviest,
@@ -126,14 +127,14 @@ class Frequency(Algebra):
         """The states of a merge; and starts and items of each group before any were let go."""
         stored = flat(states, len(order))
         groups = len(bounds) - 1
-        out = GroupEntries.empty(groups, len(stored[1]))
-        _merge(*stored, order, bounds, 1, ANY, *out.arrays)
-        starts, named, weights, gained, offsets, totals = out.arrays
+        out = entry_room(groups, len(stored[1]))
+        _merge(*stored, order, bounds, 1, ANY, *out)
+        starts, named, weights, gained, offsets, totals = out
         cells = lists(states["cells"], len(order))
         sizes = np.diff(starts)
         some = np.add.reduceat(cells.sizes[order], bounds[:-1]) > 0
         size = int(np.count_nonzero(some | (sizes > self.few))) * self.width * self.depth
-        cell_starts, counters = np.empty(groups + 1, np.int64), np.empty(size, np.int64)
+        cell_starts, counters = room(groups + 1, size)
         hashes = items.hashes if items is not None else np.empty(0, np.uint64)
         kernels.merge_cells(
             *stored[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
@@ -141,10 +142,8 @@ class Frequency(Algebra):
         )  # fmt: skip
         listed = frozen(starts.copy()), frozen(named[: int(starts[-1])].copy())
         _close(cell_starts, self.track, starts, named, weights, gained, offsets)
-        used = int(cell_starts[-1])
-        column = Ragged(frozen(cell_starts), frozen(counters[:used])) if used else None
         nulls = summed(states["nulls"], order, bounds)
-        return {"nulls": nulls, **out.states(), "cells": column}, listed
+        return {"nulls": nulls, **entries_of(out), "cells": trimmed(cell_starts, counters)}, listed
 
     def check(self, table: Table) -> None:
         check_nulls(table)

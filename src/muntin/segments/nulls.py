@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as _pc
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Column, frozen, numbers, present
+from muntin.segments.columns import Column, frozen, numbers, present, room
 from muntin.segments.kernels.lists import keep_present, sum_counts
 from muntin.segments.table import Table
 
@@ -32,8 +32,7 @@ def without(
     missing: np.ndarray, order: np.ndarray, bounds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Column]:
     """The other events: their order and bounds, and how many each group lacks."""
-    counts = np.empty(len(bounds) - 1, np.int64)
-    kept, kept_bounds = np.empty(len(order), np.int64), np.empty(len(bounds), np.int64)
+    counts, kept, kept_bounds = room(len(bounds) - 1, len(order), len(bounds))
     size: Any = keep_present(order, bounds, frozen(missing), kept, kept_bounds, counts)
     return frozen(kept[:size]), frozen(kept_bounds), present(counts)
 

@@ -17,12 +17,22 @@ import pyarrow.compute as pc
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, States, frozen, lists, starts_of, taken, trimmed
+from muntin.segments.columns import (
+    Column,
+    States,
+    frozen,
+    lists,
+    room,
+    starts_of,
+    taken,
+    trimmed,
+)
 from muntin.segments.kernels import ranked as _kernels
-from muntin.segments.kernels.lists import SHORT, gather_lists, sort_short_lists
+from muntin.segments.kernels.lists import SHORT, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
+from muntin.summaries.kernels.copying import append_lists
 from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
 
@@ -106,12 +116,9 @@ class RankedRows(Algebra):
         large = np.count_nonzero(np.diff(bounds) > self.exact_max)
         if not large:
             return self._exact(nulls, keys, bounds, bounds)
-        out = self._space(len(bounds) - 1, keys, large)
-        self.fold_kernel(
-            keys, bounds, *self.sizes, np.uint64(self.seed),
-            out.starts, out.levels, out.level_starts, out.ends, out.end_starts,
-        )  # fmt: skip
-        return self._states(nulls, out)
+        made = self._room(len(bounds) - 1, keys, int(large))
+        self.fold_kernel(bounds, *self.sizes, np.uint64(self.seed), *made)
+        return self._states(nulls, *made)
 
     def merge(
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
@@ -121,16 +128,14 @@ class RankedRows(Algebra):
         sizes = np.diff(flat[0])[order]
         totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes
         large = groups if states["levels"] is not None else (totals > self.exact_max).sum()
+        (values,) = room(sizes.sum())
         if not large:
-            starts, values = starts_of(totals), np.empty(int(sizes.sum()), np.int64)
-            gather_lists(flat[0], flat[1], order, starts_of(sizes), values)
+            starts = starts_of(totals)
+            append_lists(flat[0], flat[1], order, values, 0)
             return self._exact(nulls, values, starts, bounds)
-        out = self._space(groups, np.empty(int(sizes.sum()), np.int64), large)
-        self.merge_kernel(
-            *flat, order, bounds, *self.sizes, np.uint64(self.seed),
-            out.starts, out.items, out.level_starts, out.levels, out.end_starts, out.ends,
-        )  # fmt: skip
-        return self._states(nulls, out)
+        made = self._room(groups, values, int(large))
+        self.merge_kernel(*flat, order, bounds, *self.sizes, np.uint64(self.seed), *made)
+        return self._states(nulls, *made)
 
     def counts(self, table: Table) -> np.ndarray:
         """Values that each row has seen: int64[rows]."""
@@ -195,8 +200,13 @@ class RankedRows(Algebra):
         parts = (lists(states[name], rows) for name in ("items", "levels", self.ends))
         return tuple(array for part in parts for array in (part.starts, part.items))
 
-    def _space(self, groups: int, items: np.ndarray, large: Any) -> _Lists:
-        return _Lists(groups, items, self.levels_max * int(large), self.ends_each * int(large))
+    def _room(self, groups: int, items: np.ndarray, large: int) -> list[np.ndarray]:
+        """Of each list of a row, as in `_flat`, where it begins, and all of them."""
+        lengths = self.levels_max * large, self.ends_each * large
+        starts, level_starts, levels, end_starts, ends = room(
+            groups + 1, groups + 1, lengths[0], groups + 1, lengths[1]
+        )
+        return [starts, items, level_starts, levels, end_starts, ends]
 
     def _exact(
         self, nulls: Column, items: np.ndarray, starts: np.ndarray, bounds: np.ndarray
@@ -208,24 +218,10 @@ class RankedRows(Algebra):
                 items[starts[group] : starts[group + 1]].sort()
         return {"nulls": nulls, "items": trimmed(starts, items), "levels": None, self.ends: None}
 
-    def _states(self, nulls: Column, made: _Lists) -> States:
-        return {
-            "nulls": nulls,
-            "items": trimmed(made.starts, made.items),
-            "levels": trimmed(made.level_starts, made.levels),
-            self.ends: trimmed(made.end_starts, made.ends),
-        }
-
-
-class _Lists:
-    """Room for the sketches of groups; pages that are not used cost nothing."""
-
-    def __init__(self, groups: int, items: np.ndarray, levels: int, ends: int) -> None:
-        self.items = items
-        self.levels, self.ends = np.empty(levels, np.int64), np.empty(ends, np.int64)
-        self.starts, self.level_starts, self.end_starts = (
-            np.empty(groups + 1, np.int64) for _ in range(3)
-        )
+    def _states(self, nulls: Column, *made: np.ndarray) -> States:
+        names = "items", "levels", self.ends
+        found = map(trimmed, made[::2], made[1::2])
+        return {"nulls": nulls, **dict(zip(names, found, strict=True))}
 
 
 def answer_table(

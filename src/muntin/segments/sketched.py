@@ -32,7 +32,7 @@ import pyarrow as pa
 from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Ragged, States, frozen, lists, numbers
+from muntin.segments.columns import Ragged, States, frozen, lists, numbers, trimmed
 from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.keys import Encoded, Keys
@@ -177,11 +177,10 @@ class SketchedSums(OfIndicators):
             kernels.total_lane(amounts, order, bounds, _limit(amounts.dtype), totals)
             out = np.empty(len(item.items), amounts.dtype)
             kernels.fold_lane(frozen(places), amounts, order, bounds, frozen(totals), out)
-            listed = Ragged(item.starts, frozen(out.view(np.int64))) if len(out) else None
             states |= {
                 f"{name}.nulls": summed(missing, order, bounds),
                 f"{name}.all": frozen(totals),
-                f"{name}.list": listed,
+                f"{name}.list": trimmed(item.starts, out.view(np.int64)),
                 f"{name}.cells": None,
             }
         if self._counts.are_lists(states, len(bounds) - 1):
@@ -220,15 +219,11 @@ class SketchedSums(OfIndicators):
                 own.items.view(dtype), order, bounds, dense.starts, self.width, listed[0],
                 frozen(totals), list_starts, buffer, counters,
             )  # fmt: skip
-            used = int(list_starts[-1])
-            sums = frozen(buffer[:used].view(np.int64).copy())
             out |= {
                 f"{name}.nulls": summed(states[f"{name}.nulls"], order, bounds),
                 f"{name}.all": frozen(totals),
-                f"{name}.list": Ragged(frozen(list_starts), sums) if used else None,
-                f"{name}.cells": Ragged(dense.starts, frozen(counters.view(np.int64)))
-                if len(counters)
-                else None,
+                f"{name}.list": trimmed(list_starts, buffer.view(np.int64)),
+                f"{name}.cells": trimmed(dense.starts, counters.view(np.int64)),
             }
         return out
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,16 @@ import pyarrow.compute as pc
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import Column, Ragged, States, frozen, lists, numbers, present
+from muntin.segments.columns import (
+    Column,
+    States,
+    frozen,
+    lists,
+    numbers,
+    present,
+    room,
+    trimmed,
+)
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
@@ -96,10 +105,10 @@ class TopItems(Algebra):
         self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
     ) -> States:
         stored = flat(states, len(order))
-        out = GroupEntries.empty(len(bounds) - 1, len(stored[1]))
+        out = entry_room(len(bounds) - 1, len(stored[1]))
         most = 2 * self.capacity
-        kernels.merge_items(*stored, order, bounds, self.capacity, most, *out.arrays)
-        return {"nulls": summed(states["nulls"], order, bounds), **out.states()}
+        kernels.merge_items(*stored, order, bounds, self.capacity, most, *out)
+        return {"nulls": summed(states["nulls"], order, bounds), **entries_of(out)}
 
     def check(self, table: Table) -> None:
         check_nulls(table)
@@ -137,36 +146,28 @@ def folded(
         weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
     order, bounds, nulls, _ = without_nulls(values, order, bounds)
     named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
-    out = GroupEntries.empty(len(bounds) - 1, len(order))
-    kernels.fold_items(named, weights, order, bounds, capacity, most, *out.arrays)
-    return {"nulls": nulls, **out.states()}
+    out = entry_room(len(bounds) - 1, len(order))
+    kernels.fold_items(named, weights, order, bounds, capacity, most, *out)
+    return {"nulls": nulls, **entries_of(out)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupEntries:
-    """Room for the lists of groups: starts, items, weights, gained, offsets, totals."""
+def entry_room(groups: int, items: int) -> tuple[np.ndarray, ...]:
+    """For the lists of groups: starts, items, weights, gained, offsets, totals."""
+    return room(groups + 1, items, items, items, groups, groups)
 
-    arrays: tuple[np.ndarray, ...]
 
-    @classmethod
-    def empty(cls, groups: int, items: int) -> Self:
-        sizes = (groups + 1, items, items, items, groups, groups)
-        return cls(tuple(np.empty(size, np.int64) for size in sizes))
-
-    def states(self) -> dict[str, Column]:
-        """What a kernel has filled, as columns."""
-        starts, items, weights, gained, offsets, totals = self.arrays
-        used = int(starts[-1])
-        at = frozen(starts)
-        states: dict[str, Column] = dict.fromkeys(("item", "weight", "gained"))
-        if used:
-            states["item"] = Ragged(at, frozen(items[:used].copy()))
-            states["weight"] = Ragged(at, frozen(weights[:used].copy()))
-        if offsets.any():
-            own_starts, own = np.empty(len(starts), np.int64), np.empty(used, np.int64)
-            size = kernels.gather_gained(at, frozen(offsets), frozen(gained), own_starts, own)
-            states["gained"] = Ragged(frozen(own_starts), frozen(own[:size].copy()))
-        return {**states, "offset": present(offsets), "total": frozen(totals)}
+def entries_of(made: Sequence[np.ndarray]) -> dict[str, Column]:
+    """What a kernel has put into `entry_room`, as columns."""
+    starts, items, weights, gained, offsets, totals = made
+    own_starts, own = room(len(starts), int(starts[-1]) if offsets.any() else 0)
+    kernels.gather_gained(starts, offsets, gained, own_starts, own)
+    return {
+        "item": trimmed(starts, items),
+        "weight": trimmed(starts, weights),
+        "gained": trimmed(own_starts, own),
+        "offset": present(offsets),
+        "total": frozen(totals),
+    }
 
 
 def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:

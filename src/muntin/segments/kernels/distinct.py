@@ -7,7 +7,7 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.copying import fill
+from muntin.summaries.kernels.copying import append_lists, fill
 from muntin.summaries.kernels.distinct import (
     ULTRA,
     VALUE_MAX,
@@ -119,33 +119,23 @@ def merge_distinct(
     dense = 0
     out_starts[0] = out_register_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
-        if bounds[g + 1] - bounds[g] == 1:
-            row = order[bounds[g]]
-            for j in range(starts[row], starts[row + 1]):
-                out_entries[filled] = entries[j]
-                filled += 1
-            for j in range(register_starts[row], register_starts[row + 1]):
-                out_registers[dense] = registers[j]
-                dense += 1
+        rows = order[bounds[g] : bounds[g + 1]]
+        if rows.shape[0] == 1:
+            filled = append_lists(starts, entries, rows, out_entries, filled)
+            dense = append_lists(register_starts, registers, rows, out_registers, dense)
             out_starts[g + 1] = filled
             out_register_starts[g + 1] = dense
             continue
         total = 0
         large = False
-        for i in range(bounds[g], bounds[g + 1]):
-            row = order[i]
+        for row in rows:
             total += starts[row + 1] - starts[row]
             large |= register_starts[row + 1] > register_starts[row]
         if not large and ENTRY_BYTES * total < m:  # few even if no two are of one register
-            first = filled
-            for i in range(bounds[g], bounds[g + 1]):
-                for j in range(starts[order[i]], starts[order[i] + 1]):
-                    out_entries[filled] = entries[j]
-                    filled += 1
-            filled = _unique(out_entries, first, first, total, kept)
+            append_lists(starts, entries, rows, out_entries, filled)
+            filled = _unique(out_entries, filled, filled, total, kept)
         else:
-            for i in range(bounds[g], bounds[g + 1]):
-                row = order[i]
+            for row in rows:
                 for j in range(starts[row], starts[row + 1]):
                     note(scratch, entries[j] >> REGISTER_BITS, np.uint8(entries[j] & 255), kept)
                 at = register_starts[row]

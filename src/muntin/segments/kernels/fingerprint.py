@@ -11,6 +11,7 @@ processes that had loaded certain other kernels from Numba's cache before.
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import append_lists
 from muntin.summaries.kernels.qdigest import (
     add_up,
     compress,
@@ -25,21 +26,26 @@ from muntin.summaries.kernels.sorting import search, sort_keys
 TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
 
 
+@inlined()
+def _as_set(prints, first, end, filled):
+    """Numbers first ... end - 1 in order, those that are equal as one, put to `filled`."""
+    sort_keys(prints[first:end])
+    last = np.int64(-1)
+    for i in range(first, end):
+        if prints[i] != last:
+            last = prints[i]
+            prints[filled] = last
+            filled += 1
+    return filled
+
+
 @kernel()
 def fold_sets(prints, bounds, starts):
     """Numbers of groups, in place, as one ascending set a group."""
     filled = 0
     starts[0] = 0
     for g in range(bounds.shape[0] - 1):
-        first = bounds[g]
-        n = bounds[g + 1] - first
-        sort_keys(prints[first : first + n])
-        last = np.int64(-1)
-        for i in range(first, first + n):
-            if prints[i] != last:
-                last = prints[i]
-                prints[filled] = last
-                filled += 1
+        filled = _as_set(prints, bounds[g], bounds[g + 1], filled)
         starts[g + 1] = filled
 
 
@@ -49,20 +55,9 @@ def merge_sets(starts, prints, order, bounds, out_starts, out):
     filled = 0
     out_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
-        first = filled
-        end = first
-        for i in range(bounds[g], bounds[g + 1]):
-            for j in range(starts[order[i]], starts[order[i] + 1]):
-                out[end] = prints[j]
-                end += 1
-        if bounds[g + 1] - bounds[g] > 1:
-            sort_keys(out[first:end])
-        last = np.int64(-1)
-        for i in range(first, end):
-            if out[i] != last:
-                last = out[i]
-                out[filled] = last
-                filled += 1
+        rows = order[bounds[g] : bounds[g + 1]]
+        end = append_lists(starts, prints, rows, out, filled)
+        filled = end if rows.shape[0] == 1 else _as_set(out, filled, end, filled)
         out_starts[g + 1] = filled
 
 

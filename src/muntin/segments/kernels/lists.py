@@ -13,16 +13,6 @@ TOO_MANY = 5
 
 
 @kernel()
-def gather_lists(starts, items, rows, out_starts, out):
-    """The lists of `rows`, in their order; `out_starts` is filled already."""
-    for i in range(rows.shape[0]):
-        at = starts[rows[i]]
-        to = out_starts[i]
-        for j in range(out_starts[i + 1] - to):
-            out[to + j] = items[at + j]
-
-
-@kernel()
 def keep_present(order, bounds, missing, kept, kept_bounds, absent):
     """The events of each group that are not missing, and how many are.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, coins_of
-from muntin.summaries.kernels.copying import copy_to
+from muntin.summaries.kernels.copying import append_lists, copy_to
 from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sampling import sample_blocks, shift_of
 from muntin.summaries.kernels.sorting import sort_keys
@@ -54,7 +54,7 @@ def _fold_one(run, k, caps, coins, out, offsets):
 
 
 @kernel()
-def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, ends, end_starts):
+def fold_quantiles(bounds, k, caps, seed, starts, items, level_starts, levels, end_starts, ends):
     """Items of groups, each becoming a sketch, in place.
 
     `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
@@ -73,8 +73,7 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
         end_starts[g + 1] = end_starts[g]
         if n <= k:
             sort_keys(run)
-            for i in range(n):
-                items[filled + i] = run[i]
+            copy_to(items[filled:], run)
             filled += n
         else:
             low = high = run[0]
@@ -85,8 +84,7 @@ def fold_quantiles(items, bounds, k, caps, seed, starts, levels, level_starts, e
             out = np.empty(n, np.int64)
             height = _fold_one(run, k, caps, coins, out, offsets)
             size = offsets[height]
-            for i in range(size):
-                items[filled + i] = out[i]
+            copy_to(items[filled:], out[:size])
             filled += size
             for level in range(height):
                 levels[at + level] = offsets[level + 1] - offsets[level]
@@ -174,16 +172,11 @@ def merge_quantiles(
         out_end_starts[g + 1] = out_end_starts[g]
         if rows.shape[0] == 1 or (not compacted and total <= k):  # nothing is lost
             first = filled
-            for i in range(rows.shape[0]):
-                for j in range(starts[rows[i]], starts[rows[i] + 1]):
-                    out_items[filled] = items[j]
-                    filled += 1
+            filled = append_lists(starts, items, rows, out_items, filled)
             if rows.shape[0] > 1:
                 sort_keys(out_items[first:filled])
-            elif compacted:
-                for level in range(level_starts[rows[0]], level_starts[rows[0] + 1]):
-                    out_levels[out_level_starts[g + 1]] = levels[level]
-                    out_level_starts[g + 1] += 1
+            # there are levels only where it is a single row
+            out_level_starts[g + 1] = append_lists(level_starts, levels, rows, out_levels, at)
         else:
             flat = np.empty(total, np.int64)
             edges = np.empty(heights_sum + 2 * rows.shape[0], np.int64)
@@ -203,8 +196,7 @@ def merge_quantiles(
                 united[:0], None, np.zeros(2, np.int64), united, None, united_offsets,
                 caps, k // 8, 0, coins, space, None, offsets,
             )  # fmt: skip
-            for i in range(offsets[height]):
-                out_items[filled + i] = space[i]
+            copy_to(out_items[filled:], space[: offsets[height]])
             filled += offsets[height]
             for level in range(height):
                 out_levels[at + level] = offsets[level + 1] - offsets[level]

@@ -226,7 +226,7 @@ def fold_run(items, form, k, coins, turns, sizes, ends):
 
 
 @kernel()
-def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least_starts):
+def fold_tail(bounds, k, seed, starts, items, level_starts, levels, least_starts, least):
     """Items of groups, each becoming a sketch, in place.
 
     `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
@@ -247,8 +247,7 @@ def fold_tail(items, bounds, k, seed, starts, levels, level_starts, least, least
         least_starts[g + 1] = least_starts[g]
         if n <= EXACT_IN_K * k:
             sort_keys(run)
-            for i in range(n):
-                items[filled + i] = run[i]
+            copy_to(items[filled:], run)
             filled += n
         else:
             turns = np.zeros(LEVELS_MAX + 2, np.int64)

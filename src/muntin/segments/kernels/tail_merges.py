@@ -10,7 +10,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, SEED, coins_of, draw
-from muntin.summaries.kernels.copying import fill
+from muntin.summaries.kernels.copying import append_lists, fill
 from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
@@ -200,16 +200,11 @@ def merge_tail(
         out_least_starts[g + 1] = out_least_starts[g]
         if rows.shape[0] == 1 or (not compacted and total <= EXACT_IN_K * k):
             start = filled
-            for i in range(rows.shape[0]):
-                for j in range(starts[rows[i]], starts[rows[i] + 1]):
-                    out_items[filled] = items[j]
-                    filled += 1
+            filled = append_lists(starts, items, rows, out_items, filled)
             if rows.shape[0] > 1:
                 sort_keys(out_items[start:filled])
-            # There are levels only where it is a single row.
-            for j in range(level_starts[rows[0]], level_starts[rows[0] + 1] if compacted else 0):
-                out_levels[out_level_starts[g + 1]] = levels[j]
-                out_level_starts[g + 1] += 1
+            # there are levels only where it is a single row
+            out_level_starts[g + 1] = append_lists(level_starts, levels, rows, out_levels, at)
         else:
             flat = np.empty(total, np.int64)
             height = _unite_turns(rows, level_starts, levels, turns)
