@@ -10,80 +10,44 @@ somebody asks (J. Gray et al., "Data Cube", 1997: sums of the smallest parent).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.segments.building import total
 from muntin.segments.columns import Column, frozen, present
-from muntin.segments.keys import Keys, ordered
+from muntin.segments.keys import ordered
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment, Table
 from muntin.summaries import key_columns
 from muntin.summaries.aligned import aligned_zeros
-from muntin.summaries.indicators import INT64_MAX, IndicatorValues, SumType
+from muntin.summaries.indicators import INT64_MAX, SumType
 from muntin.summaries.kernels.vector_sums import add_vectors, gather_columns
 from muntin.summaries.vector_matrix.batches import EventColumns
 from muntin.summaries.vector_matrix.names import Key
 from muntin.summaries.vector_matrix.numbering import Numbering
+from muntin.summaries.vector_matrix.whole import nothing
 
 _LINE_CELLS = 8  # a cache line of 64 bytes
 
 
-@dataclass(frozen=True, slots=True)
 class CellLayout:
     """Which cells of a row hold what: count, integer sums, then pairs of floats."""
 
-    types: tuple[SumType | None, ...]
-    cells: tuple[int, ...] = field(init=False)
-    """Cell of each indicator; a float's low part stands in the next."""
-    integers: int = field(init=False)
-    last: int = field(init=False)
-    width: int = field(init=False)
+    __slots__ = ("cells", "integers", "last", "width")
 
-    def __post_init__(self) -> None:
-        integers = 1 + sum(kind != "float64" for kind in self.types)
-        next_integer, next_float = 1, integers
-        cells = []
-        for kind in self.types:
-            if kind == "float64":
-                cells.append(next_float)
-                next_float += 2
-            else:
-                cells.append(next_integer)
-                next_integer += 1
-        object.__setattr__(self, "cells", tuple(cells))
-        object.__setattr__(self, "integers", integers)
-        object.__setattr__(self, "last", next_float)
-        object.__setattr__(self, "width", _width(next_float))
-
-
-def _width(cells: int) -> int:
-    """Rows do not straddle cache lines more often than they must."""
-    if cells <= _LINE_CELLS:
-        return 1 << (cells - 1).bit_length()
-    return -(-cells // _LINE_CELLS) * _LINE_CELLS
-
-
-def blank_vectors(layout: CellLayout, events: int) -> np.ndarray:
-    """Events without indicators, as rows of the matrix's layout: count 1, all else 0."""
-    buffer = np.zeros((events, layout.width), np.int64)
-    buffer[:, 0] = 1
-    return buffer
-
-
-def vectors_of_events(
-    layout: CellLayout, values: list[IndicatorValues], begin: int, end: int, buffer: np.ndarray
-) -> np.ndarray:
-    """Events [begin, end) with their indicators, in the memory of `buffer`."""
-    vectors = buffer[: end - begin]
-    floats = vectors.view(np.float64)
-    for cell, column in zip(layout.cells, values, strict=True):
-        if column.numbers is not None:
-            out = floats if column.type == "float64" else vectors
-            out[:, cell] = column.numbers[begin:end]
-    return vectors
+    def __init__(self, kinds: Sequence[SumType | None]) -> None:
+        floats = kinds.count("float64")
+        self.integers = 1 + len(kinds) - floats
+        self.last = self.integers + 2 * floats
+        integer, pair = count(1), count(self.integers, 2)
+        self.cells = [next(pair if kind == "float64" else integer) for kind in kinds]
+        """Cell of each indicator; a float's low part stands in the next."""
+        # rows do not straddle cache lines more often than they must
+        lines = -(-self.last // _LINE_CELLS)
+        self.width = _LINE_CELLS * lines if lines > 1 else 1 << (self.last - 1).bit_length()
 
 
 CHUNK_EVENTS = 1 << 14  # vectors of a chunk stay in the caches while all keys add them
@@ -100,15 +64,18 @@ class Accumulator:
         The indicators.
     """
 
-    __slots__ = ("_bounds", "_derived", "_tables", "algebra", "count", "keys", "nulls", "numbering")
+    __slots__ = (
+        "_bounds", "_derived", "_layout", "_tables", "algebra", "count", "keys", "nulls",
+        "numbering",
+    )  # fmt: skip
 
     def __init__(self, keys: Sequence[Key], algebra: Sums) -> None:
         self.keys = tuple(keys)
         self.algebra = algebra
         self.numbering = Numbering(keys)
-        layout = CellLayout(tuple(kind for _, kind in algebra.indicators))
+        self._layout = CellLayout([kind for _, kind in algebra.indicators])
         leading = [key for key in keys if not any(_holds(parent, key) for parent in keys)]
-        self._tables = {key: KeyTable(layout) for key in leading}
+        self._tables = {key: KeyTable(self._layout) for key in leading}
         self._derived: dict[Key, KeyTable] = {}
         self.count = 0
         self.nulls = [0] * len(algebra.indicators)
@@ -149,17 +116,18 @@ class Accumulator:
             ]
 
     def _add(self, batch: EventColumns, rows: Mapping[Key, np.ndarray]) -> None:
-        layout = self._layout
-        buffer = blank_vectors(layout, min(batch.events, CHUNK_EVENTS))
+        size = min(batch.events, CHUNK_EVENTS)
+        buffer = np.zeros((size, self._layout.width), np.int64)
+        buffer[:, 0] = 1  # the count
         for begin in range(0, batch.events, CHUNK_EVENTS):
-            end = min(begin + CHUNK_EVENTS, batch.events)
-            vectors = vectors_of_events(layout, batch.values, begin, end, buffer)
+            vectors = buffer[: batch.events - begin]
+            end = begin + len(vectors)
+            for cell, column in zip(self._layout.cells, batch.values, strict=True):
+                if column.numbers is not None:
+                    out = vectors.view(np.float64) if column.type == "float64" else vectors
+                    out[:, cell] = column.numbers[begin:end]
             for key, table in self._tables.items():
                 table.add(rows[key][begin:end], vectors)
-
-    @property
-    def _layout(self) -> CellLayout:
-        return next(iter(self._tables.values())).layout
 
     def tables(self) -> dict[Key, KeyTable]:
         """Each key's rows."""
@@ -184,8 +152,7 @@ class Accumulator:
             if table.live
         ]
         if not tables:
-            none = frozen(np.empty(0, np.int64))
-            return Segment(self.algebra, none, none, ())
+            return nothing(self.algebra)
         whole = total(self.algebra, min(tables, key=len))
         states = dict(whole.states)
         for (name, _), nulls in zip(self.algebra.indicators, self.nulls, strict=True):
@@ -212,12 +179,8 @@ class Accumulator:
                 states |= {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
             elif kind is not None:
                 states |= {f"{name}.sum": frozen(cells[cell]), f"{name}.beyond": None}
-        return _one_slice(keys, frozen(cells[0]), states)
-
-
-def _one_slice(keys: Keys, events: np.ndarray, states: Mapping[str, Column]) -> Table:
-    zero, size = frozen(np.zeros(1, np.int64)), len(keys)
-    return Table(keys, zero, frozen(np.array([0, size])), frozen(np.arange(size)), events, states)
+        zero, starts = frozen(np.zeros(1, np.int64)), frozen(np.array([0, len(keys)]))
+        return Table(keys, zero, starts, frozen(np.arange(len(keys))), frozen(cells[0]), states)
 
 
 def _holds(parent: Key, key: Key) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from muntin.summaries.vector_matrix.names import Key
 
 Kinds = Mapping[str, KeyKind | None]
 Indicators = Mapping[str, SumType | None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +86,10 @@ def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> E
     return EventColumns(keys, values, batch.num_rows)
 
 
-def kinds_with(kinds: Kinds, read: Sequence[EventColumns]) -> dict[str, KeyKind | None]:
-    """Types of key columns, those that batches decide included."""
-    found = dict(kinds)
-    for batch in read:
-        for name, values in batch.keys.items():
-            found[name] = found[name] or values.kind
-    return found
-
-
-def indicators_with(
-    indicators: Indicators, read: Sequence[EventColumns]
-) -> dict[str, SumType | None]:
-    """Types of indicators, those that batches decide included."""
-    found = dict(indicators)
-    for batch in read:
-        for name, values in zip(indicators, batch.values, strict=True):
-            found[name] = found[name] or values.type
-    return found
+def decided(known: Mapping[str, T], batches: Iterable[Sequence[T]]) -> dict[str, T]:
+    """Types by name, as batches have them (in the order of the names) where none is known yet."""
+    columns = zip(known.values(), *batches, strict=True)
+    return {n: next(filter(None, c), known[n]) for n, c in zip(known, columns, strict=True)}
 
 
 def built(algebra: Sums, keys: Sequence[Key], batch: pa.RecordBatch) -> Segment:

@@ -23,13 +23,7 @@ from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import SumType
 from muntin.summaries.key_columns import KeyKind
 from muntin.summaries.vector_matrix.accumulator import Accumulator
-from muntin.summaries.vector_matrix.batches import (
-    EventColumns,
-    indicators_with,
-    kinds_with,
-    pieces_of,
-    read_batch,
-)
+from muntin.summaries.vector_matrix.batches import EventColumns, decided, pieces_of, read_batch
 from muntin.summaries.vector_matrix.names import Key, as_indicators, as_keys, refuse_both
 from muntin.summaries.vector_matrix.whole import nothing
 
@@ -128,7 +122,8 @@ class GatheredSums(Copied, ABC):
         """
         pieces = self._pieces(batch)
         read = [read_batch(self._kinds, self._indicators, piece) for piece in pieces]
-        indicators, kinds = indicators_with(self._indicators, read), kinds_with(self._kinds, read)
+        indicators = decided(self._indicators, [[v.type for v in one.values] for one in read])
+        kinds = decided(self._kinds, [[v.kind for v in one.keys.values()] for one in read])
         self._count(read, pieces, Sums(tuple(indicators.items())))
         self._indicators, self._kinds = indicators, kinds
         self._changed()

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import NO_BITS, buffer_numbers, fixed_width, used_values, validity
+from muntin.arrow import NO_BITS, fixed_width, used_values, validity
 from muntin.errors import BadArgument
 from muntin.summaries import key_columns
+from muntin.summaries.items import text_buffers
 from muntin.summaries.key_columns import TYPES, KeyKind
 from muntin.summaries.vector_matrix.indexes import IntegerIndex, TextIndex
 
@@ -50,27 +51,14 @@ def key_values(name: str, array: pa.Array) -> KeyValues:
     if kind is None:
         return KeyValues(None, len(array), NO_BITS)
     if kind == "string":
-        is_view = pa.types.is_string_view(array.type)
-        return _strings(array.cast(pa.large_string()) if is_view else array)
+        array = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+        return KeyValues(kind, len(array), *validity(array), *text_buffers(array))
     array = key_columns.canonical(name, array, kind)
     bits, bit_offset = validity(array)
     if kind == "bool":
         array = array.cast(pa.uint8())
     numbers = fixed_width(array, _DTYPES.get(kind, np.int64)).astype(np.int64, copy=False)
     return KeyValues(kind, len(array), bits, bit_offset, numbers=numbers)
-
-
-def _strings(array: pa.Array) -> KeyValues:
-    size = len(array)
-    if size == 0:
-        return KeyValues("string", 0, NO_BITS)
-    wide = pa.types.is_large_string(array.type)
-    _, offsets, data = array.buffers()
-    dtype = np.int64 if wide else np.int32
-    numbers = buffer_numbers(offsets, dtype, size + 1, array.offset * np.dtype(dtype).itemsize)
-    characters = buffer_numbers(data, np.uint8) if data is not None and data.size else NO_BITS
-    bits, bit_offset = validity(array)
-    return KeyValues("string", size, bits, bit_offset, characters, numbers)
 
 
 def _coded(name: str, array: pa.DictionaryArray) -> KeyValues:
