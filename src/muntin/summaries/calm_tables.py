@@ -11,7 +11,7 @@ from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import integer_in
-from muntin.summaries.items import ITEM_TYPES, item_kind, text_buffers
+from muntin.summaries.items import ITEM_TYPES, integers, item_kind, text_buffers
 from muntin.summaries.kernels.calm_space_saving import (
     ARENA_END,
     ARENA_LIVE,
@@ -90,11 +90,9 @@ def kind_of_items(array: pa.Array, known: str | None) -> str | None:
 def item_bytes_of(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """An item array's bytes and int64 offsets; no offsets for 64-bit integers. No copy of bytes."""
     if array.type in (pa.int64(), pa.uint64()):
-        values = np.frombuffer(array.buffers()[1] or b"", np.int64)
-        values = values[array.offset : array.offset + len(array)]
-        return read_only(values.view(np.uint8)), read_only(np.empty(0, np.int64))
+        return integers(array).view(np.uint8), read_only(np.empty(0, np.int64))
     data, offsets = text_buffers(array)
-    return read_only(data), read_only(offsets.astype(np.int64, copy=False))
+    return data, read_only(offsets.astype(np.int64, copy=False))
 
 
 def check_store(k: int, promote: int, queue_ways: int, item_bytes: int) -> None:
@@ -122,19 +120,22 @@ def named_slots(tables: CalmTables) -> np.ndarray:
 
 def items_of(tables: CalmTables, slots: np.ndarray, kind: str | None) -> pa.Array:
     """The items of some slots, with the type in which they came."""
-    where = tables.slots[slots, WHERE]
-    begins, lengths = (where >> 32) + HEADER, where & _LOW
-    offsets = np.zeros(len(slots) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    take = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
-    data = tables.arena[take]
+    kind = kind or "int64"
+    lengths = tables.slots[slots, WHERE] & _LOW
+    data = tables.arena[_places_of(tables, slots)]
     if kind in ("int64", "uint64"):
         return pa.array(data.view(kind), ITEM_TYPES[kind])
-    target = ITEM_TYPES[kind or "int64"]
-    if kind is None:
-        return pa.array([], target)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
     buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())]
-    return pa.Array.from_buffers(target, len(slots), buffers)
+    return pa.Array.from_buffers(ITEM_TYPES[kind], len(slots), buffers)
+
+
+def _places_of(tables: CalmTables, slots: np.ndarray) -> np.ndarray:
+    """Where in the arena the bytes of some slots' items are, one item after the other."""
+    where = tables.slots[slots, WHERE]
+    begins, lengths = (where >> 32) + HEADER, where & _LOW
+    ends = np.cumsum(lengths)
+    return np.repeat(begins - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
 def encode(tables: CalmTables) -> bytes:
@@ -146,14 +147,10 @@ def encode(tables: CalmTables) -> bytes:
     ends = np.cumsum(lengths + HEADER)
     slots[named, WHERE] = ((ends - lengths - HEADER) << 32) | lengths
     marks[ARENA_END] = marks[ARENA_LIVE]
-    items = [
-        tables.arena[begin : begin + length].tobytes()
-        for begin, length in zip(((where >> 32) + HEADER).tolist(), lengths.tolist(), strict=True)
-    ]
     parts = (tables.saving, tables.queue, tables.floors, tables.losses, slots, marks)
-    return b"".join(
-        [*(part.astype(part.dtype.newbyteorder("<")).tobytes() for part in parts), *items]
-    )
+    items = tables.arena[_places_of(tables, named)]
+    written = (part.astype(part.dtype.newbyteorder("<")).tobytes() for part in parts)
+    return b"".join((*written, items.tobytes()))
 
 
 def decode(
@@ -268,6 +265,4 @@ def _fill_arena(tables: CalmTables, named: np.ndarray, text: np.ndarray) -> None
     begins, lengths = where >> 32, where & _LOW
     heads = np.stack([named, lengths], axis=1).astype("<u4").view(np.uint8)
     tables.arena[(begins[:, None] + np.arange(HEADER)).ravel()] = heads.ravel()
-    starts = np.cumsum(lengths) - lengths
-    take = np.repeat(begins + HEADER - starts, lengths) + np.arange(len(text))
-    tables.arena[take] = text
+    tables.arena[_places_of(tables, named)] = text
