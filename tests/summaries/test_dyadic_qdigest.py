@@ -281,7 +281,7 @@ def test_for_error_keeps_its_word():
         (lambda: DyadicQDigest(8).update([1.5]), "not an integer"),
         (lambda: DyadicQDigest(8).update([math.nan]), "NaN"),
         (lambda: DyadicQDigest(8).update(["a"]), "not numbers"),
-        (lambda: DyadicQDigest(8).update([[1]]), "one-dimensional"),
+        (lambda: DyadicQDigest(8).update([[1]]), "one dimension"),
         (lambda: DyadicQDigest(8).update([1, None]), "position 1 is null"),
         (lambda: DyadicQDigest(8).update([1], [-1]), "weight -1 at position 0"),
         (lambda: DyadicQDigest(8).update([1], [1, 2]), "2 weights for 1 item:"),

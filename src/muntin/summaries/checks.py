@@ -118,6 +118,14 @@ def array_of(values: Any, what: str = "value") -> np.ndarray:
     return narrowed(array, "float64", what) if array.dtype == np.longdouble else array
 
 
+def column_of(values: Any, what: str = "value") -> np.ndarray:
+    """As `array_of`, of one dimension: one value is a column of one, and booleans are 0 and 1."""
+    array = np.atleast_1d(array_of(values, what))
+    if array.ndim > 1:
+        raise BadArgument(f"{what}s have shape {array.shape}: give one dimension")
+    return array.view(np.uint8) if array.dtype == np.bool_ else array
+
+
 def _of_decimals(array: np.ndarray, what: str) -> np.ndarray:
     try:
         floats = array.astype(np.float64)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.checks import array_of, narrowed
+from muntin.summaries.checks import column_of, narrowed
 from muntin.summaries.kernels.order_keys import (
     KEY_OF_INFINITY,
     KEY_OF_MINUS_INFINITY,
@@ -54,30 +55,15 @@ def as_column(values: Any, dtype: str) -> np.ndarray:
         Nulls (the first position is named), more than one dimension, a type that is no number,
         a fraction for "int64", a finite number beyond the range of "float32" or "int64".
     """
-    return _read_only(_converted(_one_dimension(values), dtype))
+    return read_only(_converted(column_of(values), dtype))
 
 
 def as_read(values: Any, dtype: str) -> np.ndarray:
     """As `as_column`, but floats of 64 or 32 bits are read in place, for either."""
-    column = _one_dimension(values)
+    column = column_of(values)
     if dtype == "int64" or column.dtype not in (np.float64, np.float32):
         return as_column(column, dtype)
-    return _read_only(np.ascontiguousarray(column))
-
-
-def _one_dimension(values: Any) -> np.ndarray:
-    column = array_of(values)
-    if column.ndim > 1:
-        raise BadArgument(f"values have shape {column.shape}: give one dimension")
-    if column.dtype == np.bool_:
-        column = column.view(np.uint8)
-    return column.reshape(1) if column.ndim == 0 else column
-
-
-def _read_only(column: np.ndarray) -> np.ndarray:
-    view = column.view()
-    view.flags.writeable = False
-    return view
+    return read_only(np.ascontiguousarray(column))
 
 
 def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
@@ -135,9 +121,7 @@ def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def bits_of(column: np.ndarray) -> np.ndarray:
     """The column's numbers, or bits of its doubles: int64[n], read-only, no copy."""
-    bits = column.view(np.int64)
-    bits.flags.writeable = False
-    return bits
+    return read_only(column.view(np.int64))
 
 
 def to_keys(column: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, array_of, integer_in, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, column_of, integer_in, with_plain_integers
 from muntin.summaries.times import as_times
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
@@ -59,8 +59,35 @@ class OrderMap(ABC):
         return {"name": self.name, **vars(self)}
 
 
+class _WholeRange(OrderMap):
+    """Whole numbers start ... start + 2**bits - 1, one to a cell."""
+
+    start: int
+    dtype: ClassVar[str] = "int64"
+
+    @property
+    def _last(self) -> int:
+        return self.start + (1 << self.bits) - 1
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    @property
+    def _origin(self) -> np.uint64:
+        return np.uint64(self.start & ((1 << 64) - 1))
+
+    def _since_start(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers.view(np.uint64) - self._origin
+
+    def lowest(self, cells: np.ndarray) -> np.ndarray:
+        return (cells + self._origin).view(self.dtype)
+
+    highest = typical = lowest
+
+
 @dataclass(frozen=True)
-class IntegerRange(OrderMap):
+class IntegerRange(_WholeRange):
     """Integers start ... start + 2**bits - 1, one to a cell."""
 
     bits: int = 20
@@ -71,14 +98,6 @@ class IntegerRange(OrderMap):
         with_plain_integers(self)
         integer_in("bits", self.bits, 1, BITS_MAX)
         integer_in("start", self.start, INT64_MIN, INT64_MAX + 1 - (1 << self.bits))
-
-    @property
-    def _last(self) -> int:
-        return self.start + (1 << self.bits) - 1
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def cells(self, values: Any) -> np.ndarray:
         numbers = _integers(values)
@@ -93,7 +112,7 @@ class IntegerRange(OrderMap):
                     f"value {wrong} is outside the domain {self.start} ... {self._last}: "
                     f"choose {more} or another start"
                 )
-        return numbers.astype(np.int64).view(np.uint64) - _as_uint64(self.start)
+        return self._since_start(numbers.astype(np.int64))
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         numbers = as_numbers(values)
@@ -105,13 +124,7 @@ class IntegerRange(OrderMap):
         below |= ~above & (whole < self.start)
         above |= ~below & (whole > self._last)
         whole[below | above] = self.start
-        cells = whole.view(np.uint64) - _as_uint64(self.start)
-        return cells, above.astype(np.int8) - below.astype(np.int8)
-
-    def lowest(self, cells: np.ndarray) -> np.ndarray:
-        return (cells + _as_uint64(self.start)).view(np.int64)
-
-    highest = typical = lowest
+        return self._since_start(whole), above.astype(np.int8) - below.astype(np.int8)
 
 
 @dataclass(frozen=True)
@@ -158,26 +171,19 @@ class FloatOrder(OrderMap):
 
 
 @dataclass(frozen=True)
-class TimestampRange(OrderMap):
+class TimestampRange(_WholeRange):
     """Instants start ... start + 2**bits - 1, in microseconds since 1970-01-01 UTC."""
 
     start: int = 0
     bits: int = 52
     name: ClassVar[str] = "timestamps"
+    dtype: ClassVar[str] = "datetime64[us]"
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
         integer_in("bits", self.bits, 1, BITS_MAX)
         latest = INT64_MAX + 1 - (1 << self.bits)
         integer_in("start", self.start, INT64_MIN + 1, latest, "microseconds")
-
-    @property
-    def _last(self) -> int:
-        return self.start + (1 << self.bits) - 1
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def cells(self, values: Any) -> np.ndarray:
         times = _microseconds(values)
@@ -187,18 +193,13 @@ class TimestampRange(OrderMap):
                 f"instant {np.datetime64(int(times[outside][0]), 'us')} is outside the domain "
                 f"{np.datetime64(self.start, 'us')} ... {np.datetime64(self._last, 'us')}"
             )
-        return times.view(np.uint64) - _as_uint64(self.start)
+        return self._since_start(times)
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         times = _microseconds(values)
         side = (times > self._last).astype(np.int8) - (times < self.start).astype(np.int8)
         inside = np.where(side == 0, times, self.start)
-        return inside.view(np.uint64) - _as_uint64(self.start), side
-
-    def lowest(self, cells: np.ndarray) -> np.ndarray:
-        return (cells + _as_uint64(self.start)).view(np.int64).view("datetime64[us]")
-
-    highest = typical = lowest
+        return self._since_start(inside), side
 
 
 _MAPS = {m.name: m for m in (IntegerRange, FloatOrder, TimestampRange)}
@@ -239,21 +240,10 @@ def map_for(name: str, kind: pa.DataType) -> OrderMap:
     raise BadArgument(f"column {name!r} is {kind}, which has no rank: use numbers, dates or times")
 
 
-def _as_uint64(value: int) -> np.uint64:
-    return np.uint64(value & ((1 << 64) - 1))
-
-
-def _array(values: Any) -> np.ndarray:
-    array = np.atleast_1d(array_of(values))
-    if array.ndim != 1:
-        raise BadArgument(f"values must be one-dimensional, got shape {array.shape}")
-    return array
-
-
 def as_numbers(values: Any) -> np.ndarray:
     """Numbers of any type [n]; `BadArgument` for anything else, null and NaN."""
-    array = _array(values)
-    if array.dtype.kind not in "biuf" and array.size:
+    array = column_of(values)
+    if array.dtype.kind not in "iuf" and array.size:
         raise BadArgument(f"values of type {array.dtype} are not numbers")
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise BadArgument("NaN has no rank: drop it first")
@@ -276,5 +266,5 @@ def _floats(values: Any) -> np.ndarray:
 
 
 def _microseconds(values: Any) -> np.ndarray:
-    array = _array(values)
+    array = column_of(values)
     return as_times(array, len(array))

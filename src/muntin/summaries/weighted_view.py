@@ -10,7 +10,7 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import array_of, boolean
+from muntin.summaries.checks import boolean, column_of
 from muntin.summaries.kernels.weighted_view import find_around
 
 CONFIDENCE = 0.99
@@ -66,10 +66,9 @@ class WeightedView:
             Fractions that are not in [0, 1], or not of one dimension.
         """
         fractions = _numbers(q)
-        if fractions.ndim == 1:
-            places = np.empty((3, len(fractions)), np.int64)
-            if find_around(fractions, error, self.cumulative, self._known_ends, places):
-                return self._answers[places]
+        places = np.empty((3, len(fractions)), np.int64)
+        if find_around(fractions, error, self.cumulative, self._known_ends, places):
+            return self._answers[places]
         check_fractions(q)
         raise AssertionError("a fraction outside [0, 1] was not refused")
 
@@ -84,8 +83,6 @@ class WeightedView:
 def check_fractions(q: Any) -> np.ndarray:
     """Fractions as float64[n], each in [0, 1]."""
     fractions = _numbers(q)
-    if fractions.ndim != 1:
-        raise BadArgument(f"fractions have shape {fractions.shape}: give one dimension")
     if fractions.size and not (
         np.minimum.reduce(fractions) >= 0 and np.maximum.reduce(fractions) <= 1
     ):
@@ -95,10 +92,10 @@ def check_fractions(q: Any) -> np.ndarray:
 
 
 def _numbers(q: Any) -> np.ndarray:
-    fractions = array_of(q, "fraction")
-    if fractions.size and fractions.dtype.kind not in "fiub":
+    fractions = column_of(q, "fraction")
+    if fractions.size and fractions.dtype.kind not in "fiu":
         raise BadArgument(f"fractions {q!r:.80} are not numbers: use 0 <= q <= 1")
-    return np.array(fractions, np.float64, ndmin=1)
+    return fractions.astype(np.float64)
 
 
 def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
@@ -140,16 +137,12 @@ def set_beyond(x: Any, dtype: str, parts: Sequence[np.ndarray], whole: Any, none
 def as_points(x: Any) -> np.ndarray:
     """Integers or float64, [n], none of them NaN, or both as objects, where the integers among
     floats would lose a digit; BadArgument."""
-    points = np.atleast_1d(array_of(x, "point"))
+    points = column_of(x, "point")
     if points.dtype.kind == "f" and isinstance(x, list | tuple) and (np.abs(points) >= 2**53).any():
         mixed = np.array(x, object)
         points = mixed if any(isinstance(point, int) for point in mixed.flat) else points
-    if points.ndim != 1:
-        raise BadArgument(f"points have shape {points.shape}: give one dimension")
     if points.size == 0 or points.dtype.kind == "f":
         points = points.astype(np.float64, copy=False)
-    if points.dtype == np.bool_:
-        points = points.view(np.uint8)
     if points.dtype.kind not in "fiu" and not all(isinstance(p, int | float) for p in points):
         raise BadArgument(f"points of type {points.dtype} are not numbers")
     if (points != points).any():

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from muntin.arrow import read_only
 from muntin.errors import BadArgument, SummaryOverflow, how_many
 from muntin.summaries.checks import array_of
 from muntin.summaries.reading import INT64_MAX, exact_sum
 
-ONE = np.ones(1, np.int64)
-ONE.flags.writeable = False  # as all that as_weights returns: one type for the kernels
+ONE = read_only(np.ones(1, np.int64))  # as all that as_weights returns: one type for the kernels
 
 
 def as_weights(weights: Any, items: int) -> np.ndarray:
@@ -38,9 +38,7 @@ def as_weights(weights: Any, items: int) -> np.ndarray:
     if beyond.any():
         at = int(beyond.argmax())
         raise BadArgument(f"weight {array.flat[at]} at position {at}: use 0 ... 2**63 - 1")
-    checked = np.ascontiguousarray(array.reshape(-1), np.int64).view()
-    checked.flags.writeable = False
-    return checked
+    return read_only(np.ascontiguousarray(array.reshape(-1), np.int64))
 
 
 def total_of(weights: np.ndarray, items: int) -> int:
