@@ -31,10 +31,10 @@ from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels import count_min as kernels
-from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
+from muntin.summaries.reading import INT64_MAX, exact_sum, opened
 from muntin.summaries.space_saving import SpaceSaving
 from muntin.summaries.weights import added, as_weights, total_of
 
@@ -289,8 +289,8 @@ class CountMin(Copied):
             Anything else: damaged, cut, of another kind, cells that contradict the total, or more
             than so few bytes can hold, unless all are 0.
         """
-        parameters, view = unseal(data, cls.kind)
-        fields = Fields(cls.kind, parameters)
+        fields, body = opened(data, cls.kind)
+        size = body.left
         width = fields.integer("width", 2, CELLS_MAX)
         depth = fields.integer("depth", 1, DEPTH_MAX)
         cells: Cells = fields.choice("cells", _CELLS)
@@ -301,14 +301,13 @@ class CountMin(Copied):
         total = fields.integer("total", 0, INT64_MAX)
         saturated = fields.boolean("saturated")
         fields.done()
-        body = Body(cls.kind, view)
         if width * depth > CELLS_MAX:
             raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")
         reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
         if total == 0:  # and all cells: the system gives no memory before something is counted
             reader.zeros(width * depth)
-        elif width * depth > max(CELLS_BELIEVED, CELLS_A_BYTE * len(view)):
-            raise CorruptSummary(f"count_min: {width} x {depth} cells in {len(view)} bytes")
+        elif width * depth > max(CELLS_BELIEVED, CELLS_A_BYTE * size):
+            raise CorruptSummary(f"count_min: {width} x {depth} cells in {size} bytes")
         sketch = cls(width, depth, conservative, cells, seed)
         if total:
             numbers = reader.numbers(width * depth)

@@ -40,10 +40,10 @@ from muntin.summaries import datasketches_hll
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.items import as_items, integers, text_buffers
 from muntin.summaries.kernels import distinct as kernels
-from muntin.summaries.reading import INT64_MAX, Body, Fields
+from muntin.summaries.reading import INT64_MAX, opened
 from muntin.summaries.weights import added
 
 CONFIDENCE = 0.99
@@ -172,8 +172,7 @@ class Distinct(Copied):
         CorruptSummary
             Anything else: damaged, cut, of another kind, or registers that cannot be.
         """
-        parameters, view = unseal(data, cls.kind)
-        fields = Fields(cls.kind, parameters)
+        fields, body = opened(data, cls.kind)
         lg_k = fields.integer("lg_k", LG_K_MIN, LG_K_MAX)
         used = fields.integer("used", 0, 1 << lg_k)
         events = fields.integer("events", used, INT64_MAX)
@@ -181,7 +180,6 @@ class Distinct(Copied):
         fields.done()
         if kept not in kernels.ERRORS or (events and not used):
             raise CorruptSummary("distinct: its numbers contradict each other")
-        body = Body(cls.kind, view)
         reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
         registers = reader.raw(1 << lg_k).copy()
         reader.done()

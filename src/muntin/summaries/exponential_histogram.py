@@ -191,14 +191,11 @@ class _Histogram(WindowEngine):
         ]  # fmt: skip
         return rows, stack_body([block.stack for block in self.blocks])
 
-    def _restore(self, kind: str, rows: Any, body: Body) -> None:
-        if not isinstance(rows, list) or len(rows) > BLOCKS_MAX:
-            raise CorruptSummary(f"{kind}: {rows!r:.80} are no blocks")
+    def _restore(self, kind: str, fields: Fields, body: Body) -> None:
+        rows = fields.rows("blocks", int, int, int, int, list, list | None)
+        if len(rows) > BLOCKS_MAX:
+            raise CorruptSummary(f"{kind}: {len(rows)} blocks are too many")
         for row in rows:
-            if not isinstance(row, list) or len(row) != 6:
-                raise CorruptSummary(f"{kind}: {row!r:.80} is no block")
-            if any(type(number) is not int for number in row[:4]):
-                raise CorruptSummary(f"{kind}: {row!r:.80} is no block")
             first, last, count, size_class = row[:4]
             if not -TIME_MAX <= first <= last <= TIME_MAX or not 0 <= size_class < 40:
                 raise CorruptSummary(f"{kind}: {row!r:.80} is no block")
@@ -223,8 +220,8 @@ class _Histogram(WindowEngine):
             self.blocks.append(block)
 
 
-def _marks(kind: str, listed: Any, block: Block) -> np.ndarray:
-    rows: list[Any] = listed if isinstance(listed, list) and len(listed) == 2 else [0, 0]
+def _marks(kind: str, listed: list[Any], block: Block) -> np.ndarray:
+    rows: list[Any] = listed if len(listed) == 2 else [0, 0]
     for row in rows:
         numbers = isinstance(row, list) and len(row) <= MARKS
         if not numbers or not all(type(n) is int and abs(n) <= TIME_MAX for n in row):
@@ -278,7 +275,7 @@ class HistogramOfItems(_Histogram):
 
     def restore(self, kind: str, fields: Fields, body: Body) -> None:
         self.end = fields.integer("end", 0, TIME_MAX)
-        self._restore(kind, fields.value("blocks"), body)
+        self._restore(kind, fields, body)
         edge = max(self.end - self.window, 0)
         at = self.blocks[0].first if self.blocks else self.end
         if at > edge or (self.blocks and self.blocks[0].last < edge):
@@ -352,13 +349,10 @@ class HistogramOfTimes(_Histogram):
         return {"blocks": rows, "end": self.end, "waiting": len(self.waiting)}, waiting + body
 
     def restore(self, kind: str, fields: Fields, body: Body) -> None:
-        end = fields.value("end")
-        if end is not None and (type(end) is not int or abs(end) > TIME_MAX):
-            raise CorruptSummary(f"{kind}: {end!r:.80} is no time")
-        self.end = end
+        self.end = end = fields.integer_or_none("end", -TIME_MAX, TIME_MAX)
         waiting = fields.integer("waiting", 0, body.left // 16)
         self.waiting, self.waiting_times = body.array("<i8", waiting), body.array("<i8", waiting)
-        self._restore(kind, fields.value("blocks"), body)
+        self._restore(kind, fields, body)
         if end is None:
             if waiting or self.blocks:
                 raise CorruptSummary(f"{kind}: items without a time")

@@ -23,10 +23,10 @@ from muntin.summaries.calm_tables import (
     named_slots,
 )
 from muntin.summaries.checks import INT64_MAX
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import UNNAMED, CalmTables
-from muntin.summaries.reading import Fields
+from muntin.summaries.reading import Fields, opened
 
 MEMORY_BYTES_MAX = 1 << 35  # 32 GiB: the place of a pair in the buckets is kept in 32 bits
 LOW = 0xFFFFFFFF  # of an int64 that holds two numbers of 32 bits
@@ -116,8 +116,7 @@ class NamedPairs(Copied, Generic[P]):
     @classmethod
     def _unsealed(cls, data: bytes, form: type[P]) -> tuple[Self, Fields, memoryview]:
         """An instance without its tables, the fields left, and the body; CorruptSummary."""
-        found, body = unseal(data, cls.kind)
-        fields = Fields(cls.kind, found)
+        fields, body = opened(data, cls.kind)
         made = cls.__new__(cls)
         try:
             made._parameters = form(**{name: fields.value(name) for name in form.__slots__})
@@ -125,4 +124,4 @@ class NamedPairs(Copied, Generic[P]):
             raise CorruptSummary(f"{cls.kind}: {problem}") from None
         made._count = fields.integer("count", 0, INT64_MAX)
         made._items = fields.choice("items", [*ITEM_TYPES] if made._count else [None])
-        return made, fields, body
+        return made, fields, body.rest()

@@ -25,7 +25,7 @@ from muntin.summaries.panes import (
     stack_body,
     stack_sizes,
 )
-from muntin.summaries.reading import INT64_MAX, Body, Fields
+from muntin.summaries.reading import Body, Fields
 
 POSITION_MAX = 1 << 62
 WINDOW_ITEMS_MAX = 1 << 40
@@ -145,15 +145,10 @@ class PaneRing(Ring):
         """Take on a state; CorruptSummary where it is none."""
         self.end = fields.integer("end", 0, POSITION_MAX)
         self.edge = fields.integer("edge", max(self.end - self.window, 0), self.end)
-        rows = fields.value("ring")
-        if not isinstance(rows, list):
-            raise CorruptSummary(f"{kind}: {rows!r:.80} are not panes")
-        for row in rows:
-            numbers = isinstance(row, list) and len(row) == 3
-            if not numbers or any(type(n) is not int or not 0 <= n <= INT64_MAX for n in row[:2]):
-                raise CorruptSummary(f"{kind}: {row!r:.80} is no pane")
-            if not 1 <= row[1] <= 2 * self.window:
-                raise CorruptSummary(f"{kind}: a pane of {row[1]} items")
+        rows = fields.rows("ring", int, int, list)
+        for start, size, _ in rows:
+            if start < 0 or not 1 <= size <= 2 * self.window:
+                raise CorruptSummary(f"{kind}: a pane of {size} items from {start} on")
         for row, after in zip(rows, [*rows[1:], [self.end]], strict=False):
             if row[0] + row[1] != after[0]:
                 raise CorruptSummary(f"{kind}: panes do not follow each other")

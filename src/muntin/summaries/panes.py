@@ -252,7 +252,7 @@ def restore_stacks(
         are not sorted; a body of another length.
     """
     for levels in sizes:
-        if not isinstance(levels, list) or not 1 <= len(levels) <= LEVELS_MAX:
+        if not 1 <= len(levels) <= LEVELS_MAX:
             raise CorruptSummary(f"{kind}: {levels!r} are not the sizes of levels")
         if not all(type(size) is int and 0 <= size <= 4 * k + 8 * LEVELS_MAX for size in levels):
             raise CorruptSummary(f"{kind}: level sizes {levels} are impossible")

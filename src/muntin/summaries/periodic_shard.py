@@ -28,11 +28,12 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
+from muntin.summaries.calm_tables import kind_of_items
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.hyper_calm import HyperCalm
 from muntin.summaries.items import as_items, hash_items, integers, item_kind, text_buffers
-from muntin.summaries.reading import Body, Fields, block
+from muntin.summaries.reading import block, opened
 from muntin.summaries.sharding import SHARD_SEED, SHARDS_MAX, order_of, shards_of
 from muntin.summaries.times import as_times
 
@@ -110,7 +111,7 @@ class PeriodicShard(Copied):
         if late_count:
             keep = np.flatnonzero(~late)
             array, at, hashes = array.take(pa.array(keep)), at[keep], hashes[keep]
-        self._check_type(array)
+        kind_of_items(array, self.item_type)
         if self._items is not None and len(self._items):
             array = pa.concat_arrays([self._items, array]) if len(array) else self._items
             at = np.concatenate([self._times, at])
@@ -241,8 +242,7 @@ class PeriodicShard(Copied):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote; `CorruptSummary` for anything else."""
-        found, view = unseal(data, cls.kind)
-        fields = Fields(cls.kind, found)
+        fields, body = opened(data, cls.kind)
         columns = fields.texts("columns")
         buffered = fields.integer("buffered", 0, INT64_MAX)
         items = fields.choice("items", _TYPES)
@@ -251,7 +251,6 @@ class PeriodicShard(Copied):
         shards = fields.integer("shards", 1, SHARDS_MAX)
         shard = fields.integer("shard", 0, shards - 1)
         fields.done()
-        body = Body(cls.kind, view)
         made = cls(HyperCalm.from_bytes(bytes(body.block())), columns, shard, shards)
         if (buffered == 0) != (items is None):
             raise CorruptSummary(f"{cls.kind}: {buffered} buffered events, their items are {items}")
@@ -264,13 +263,6 @@ class PeriodicShard(Copied):
         made._late, made._nulls = late, nulls
         made._check_buffered()
         return made
-
-    def _check_type(self, items: pa.Array) -> None:
-        known = self.item_type
-        if len(items) and known not in (None, item_kind(items.type)):
-            raise BadArgument(
-                f"items of type {item_kind(items.type)} after items of type {known}: use one type"
-            )
 
     def _check_buffered(self) -> None:
         if self._items is None:

@@ -30,7 +30,7 @@ from muntin.errors import CorruptSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, to_merge
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
@@ -53,7 +53,7 @@ from muntin.summaries.order_keys import (
     to_keys,
     weighed,
 )
-from muntin.summaries.reading import Fields, exact_sum
+from muntin.summaries.reading import exact_sum, opened
 from muntin.summaries.weighted_view import (
     CONFIDENCE,
     WeightedView,
@@ -351,14 +351,14 @@ class KLL(Copied):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """A sketch from `to_bytes`; `CorruptSummary` on anything else."""
-        parameters, body = unseal(data, cls.kind)
-        fields = Fields(cls.kind, parameters)
+        fields, body = opened(data, cls.kind)
         dtype, coins = fields.choice("dtype", DTYPES), read_coins(fields)
         fields.done()
+        written = bytes(body.rest())
         sketch = cls(dtype=dtype)
-        sketch._restore(datasketches_kll.decode(bytes(body), dtype))
+        sketch._restore(datasketches_kll.decode(written, dtype))
         sketch._stack.coins[:] = coins
-        if sketch.to_datasketches() != body:
+        if sketch.to_datasketches() != written:
             raise CorruptSummary("kll: not in the form that to_bytes writes")
         return sketch
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.envelope import unseal
 
 INT64_MAX = 2**63 - 1
 _LENGTH = struct.Struct("<Q")
@@ -48,6 +49,26 @@ class Fields:
             raise CorruptSummary(f"{self._kind}: {name} is not a list of names")
         return value
 
+    def integer_or_none(self, name: str, low: int, high: int) -> int | None:
+        if self._left.get(name, 0) is None:
+            return self._take(name)
+        return self.integer(name, low, high)
+
+    def rows(self, name: str, *kinds: Any) -> list[list[Any]]:
+        """A list of lists, each of values of these types; the caller checks what they are."""
+        rows = self._take(name)
+        for row in rows if isinstance(rows, list) else [rows]:
+            if (
+                not isinstance(row, list)
+                or len(row) != len(kinds)
+                or not all(
+                    isinstance(value, kind) and type(value) is not bool
+                    for value, kind in zip(row, kinds, strict=True)
+                )
+            ):
+                raise CorruptSummary(f"{self._kind}: {row!r:.80} cannot be in its {name}")
+        return rows
+
     def value(self, name: str) -> Any:
         """Anything that JSON holds: the caller checks it."""
         return self._take(name)
@@ -60,6 +81,12 @@ class Fields:
         if name not in self._left:
             raise CorruptSummary(f"{self._kind}: parameter {name} is missing")
         return self._left.pop(name)
+
+
+def opened(data: bytes, kind: str) -> tuple[Fields, Body]:
+    """Parameters and body of sealed bytes of `kind`; CorruptSummary."""
+    parameters, body = unseal(data, kind)
+    return Fields(kind, parameters), Body(kind, body)
 
 
 class Body:

@@ -35,7 +35,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.items import (
     ITEM_TYPES,
     as_items,
@@ -46,7 +46,7 @@ from muntin.summaries.items import (
 )
 from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.kernels.sorting import nth_largest
-from muntin.summaries.reading import INT64_MAX, Body, Fields, exact_sum
+from muntin.summaries.reading import INT64_MAX, Body, exact_sum, opened
 from muntin.summaries.weights import added, as_weights, total_of
 
 CAPACITY_MAX = 1 << 24  # 32 M entries of 40 bytes: past that, exact counting is the better tool
@@ -270,8 +270,7 @@ class SpaceSaving(Copied):
         CorruptSummary
             Anything else: damaged, cut, of another kind, or counts that contradict the total.
         """
-        parameters, view = unseal(data, cls.kind)
-        fields = Fields(cls.kind, parameters)
+        fields, body = opened(data, cls.kind)
         capacity = fields.integer("capacity", 1, CAPACITY_MAX)
         summary = cls(capacity, fields.integer("seed", 0, SEED_MAX))
         items = fields.choice("items", (None, *ITEM_TYPES))
@@ -280,7 +279,6 @@ class SpaceSaving(Copied):
         summary._events = fields.integer("events", 0, INT64_MAX)
         summary._total = fields.integer("total", 0, INT64_MAX)
         fields.done()
-        body = Body(cls.kind, view)
         if (items is None) != (summary._events == 0) or (items is None and n):
             raise CorruptSummary("space_saving: items without a type or without an event")
         summary._read(items, n, offset, body)

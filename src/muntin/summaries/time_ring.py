@@ -143,15 +143,10 @@ class TimeRing(Ring):
 
     def restore(self, kind: str, fields: Fields, body: Body) -> None:
         """Take on a state; CorruptSummary where it is none."""
-        end, rows = fields.value("end"), fields.value("ring")
-        if end is not None and (type(end) is not int or abs(end) > TIME_MAX):
-            raise CorruptSummary(f"{kind}: {end!r:.80} is no time")
-        if not isinstance(rows, list) or len(rows) > self.panes + 1 or (rows and end is None):
+        self.end = end = fields.integer_or_none("end", -TIME_MAX, TIME_MAX)
+        rows = fields.rows("ring", int, list)
+        if len(rows) > self.panes + 1 or (rows and end is None):
             raise CorruptSummary(f"{kind}: {rows!r:.80} are not {self.panes} panes")
-        for row in rows:
-            if not isinstance(row, list) or len(row) != 2 or type(row[0]) is not int:
-                raise CorruptSummary(f"{kind}: {row!r:.80} is no pane")
-        self.end = end
         numbers = [row[0] for row in rows]
         if rows and end is not None:
             first, last = self._edge() // self.pane_us, end // self.pane_us

@@ -9,7 +9,7 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in, one_of, to_merge
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import seal
 from muntin.summaries.kernels.compaction import SEED
 from muntin.summaries.level_stack import (
     COUNT_MAX,
@@ -21,7 +21,7 @@ from muntin.summaries.level_stack import (
     read_coins,
 )
 from muntin.summaries.order_keys import DTYPES, check_dtype, check_keys, from_keys
-from muntin.summaries.reading import Body, Fields
+from muntin.summaries.reading import opened
 from muntin.summaries.weighted_view import (
     WeightedView,
     check_fractions,
@@ -166,8 +166,7 @@ class WindowQuantiles(Copied):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """A window from `to_bytes`; `CorruptSummary` on anything else."""
-        parameters, contents = unseal(data, cls.kind)
-        fields, body = Fields(cls.kind, parameters), Body(cls.kind, contents)
+        fields, body = opened(data, cls.kind)
         options: dict[str, Any] = {n: fields.integer(n, *ends) for n, ends in cls._options.items()}
         options["method"] = fields.choice("method", METHODS)
         options["dtype"] = fields.choice("dtype", DTYPES)
