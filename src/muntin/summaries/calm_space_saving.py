@@ -202,5 +202,7 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
         made._paired = fields.choice("paired", [True, False] if made._count else [None])
         fields.done()
         parameters = made._parameters
-        made._tables = decode(cls.kind, body, parameters.shape, made._items, parameters.promote)
+        made._tables = decode(
+            cls.kind, body.rest(), parameters.shape, made._items, parameters.promote
+        )
         return made

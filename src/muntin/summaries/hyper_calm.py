@@ -31,15 +31,14 @@ from muntin.arrow import read_only
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.beat_guess import guess_beat
-from muntin.summaries.calm_tables import nbytes_of
+from muntin.summaries.calm_tables import decode, encode, named_slots, nbytes_of
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in, to_merge
 from muntin.summaries.hyper_bloom import SEED_MAX
-from muntin.summaries.hyper_calm_bytes import decode_state, encode_state
 from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
-from muntin.summaries.kernels.recorder import Recorder
+from muntin.summaries.kernels.recorder import HALF_TICKS, WAYS, Recorder
 from muntin.summaries.named_pairs import LOW, NamedPairs
 from muntin.summaries.times import as_times, check_order
 
@@ -363,7 +362,9 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same stream gives the same bytes however it was cut."""
         clock = {"aligned": self._aligned, "first": self._first, "last": self._last}
-        body = encode_state(self._words, self._stamps, self._recorder, self._tables)
+        parts = [self._words.astype("<u8"), self._stamps.astype("<u4")]
+        parts += [part.astype("<u4") for part in self._recorder]
+        body = b"".join((*(part.tobytes() for part in parts), encode(self._tables)))
         return self._sealed(clock, body)
 
     @classmethod
@@ -378,9 +379,15 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
             made._first, made._last = (fields.choice(name, [None]) for name in ("first", "last"))
         fields.done()
         made._check_clock()
-        last = made._last
-        state = decode_state(cls.kind, body, made._parameters, made._items, last)
-        made._words, made._stamps, made._recorder, made._tables = state
+        parameters = made._parameters
+        blocks, sizes = parameters.bloom_blocks, parameters.recorder_sizes()
+        made._words = aligned_copy(body.array("<u8", blocks * 8))
+        made._stamps = body.array("<u4", blocks)
+        made._recorder = Recorder(*(aligned_copy(body.array("<u4", size)) for size in sizes))
+        tables = body.rest()
+        made._tables = decode(cls.kind, tables, parameters.shape, made._items, parameters.promote)
+        made._check_recorder()
+        made._check_named()
         return made
 
     def _check_clock(self) -> None:
@@ -388,3 +395,27 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         apart = 0 if first is None or last is None else (last - first) % tick
         if (self._aligned and apart) or (not self._aligned and (tick == 1 or self._count < 2)):
             raise CorruptSummary(f"{self.kind}: aligned is {self._aligned}, which cannot be")
+
+    def _check_recorder(self) -> None:
+        recorder, batch_size = self._recorder, self._parameters.batch_size
+        lines = recorder.lines.reshape(-1, 2 * WAYS)
+        free = lines[:, :WAYS].ravel() == 0
+        for part in (lines[:, WAYS:].ravel(), *recorder[1:]):
+            if len(part) and part[free].any():
+                raise CorruptSummary(f"{self.kind}: a free place of the recorder is not empty")
+        sizes = recorder.sizes
+        if len(sizes) and ((sizes > batch_size).any() or (sizes[~free] == 0).any()):
+            raise CorruptSummary(f"{self.kind}: a batch of the recorder has an impossible size")
+        if not self._count and (self._words.any() or self._stamps.any() or not free.all()):
+            raise CorruptSummary(f"{self.kind}: items are followed, but no event was taken")
+
+    def _check_named(self) -> None:
+        named = self._tables.slots[named_slots(self._tables)]
+        usual = named[:, INTERVAL] >> 32
+        good = (named[:, INTERVAL] >= 0) & (usual >= 1) & (named[:, LAST] <= (self._last or 0))
+        if good.all():
+            longest = int(HALF_TICKS) * self._parameters.resolution
+            low, _ = self._parameters.edges(named[:, INTERVAL] & LOW, aligned=True)
+            good = low < longest
+        if not good.all():
+            raise CorruptSummary(f"{self.kind}: a named pair with impossible times")

@@ -26,7 +26,7 @@ from muntin.summaries.checks import INT64_MAX
 from muntin.summaries.envelope import seal
 from muntin.summaries.items import ITEM_TYPES, as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import UNNAMED, CalmTables
-from muntin.summaries.reading import Fields, opened
+from muntin.summaries.reading import Body, Fields, opened
 
 MEMORY_BYTES_MAX = 1 << 35  # 32 GiB: the place of a pair in the buckets is kept in 32 bits
 LOW = 0xFFFFFFFF  # of an int64 that holds two numbers of 32 bits
@@ -114,7 +114,7 @@ class NamedPairs(Copied, Generic[P]):
         return seal(self.kind, about, body)
 
     @classmethod
-    def _unsealed(cls, data: bytes, form: type[P]) -> tuple[Self, Fields, memoryview]:
+    def _unsealed(cls, data: bytes, form: type[P]) -> tuple[Self, Fields, Body]:
         """An instance without its tables, the fields left, and the body; CorruptSummary."""
         fields, body = opened(data, cls.kind)
         made = cls.__new__(cls)
@@ -124,4 +124,4 @@ class NamedPairs(Copied, Generic[P]):
             raise CorruptSummary(f"{cls.kind}: {problem}") from None
         made._count = fields.integer("count", 0, INT64_MAX)
         made._items = fields.choice("items", [*ITEM_TYPES] if made._count else [None])
-        return made, fields, body.rest()
+        return made, fields, body
