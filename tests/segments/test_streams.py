@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Ragged, frozen, lists, numbers
+from muntin.segments.columns import Ragged, Shape, frozen, lists, numbers
 from muntin.segments.kernels.streams import CODED_SHARE
 from muntin.segments.streams import (
     _ENTRIES,
@@ -145,7 +145,7 @@ def test_codes_that_lie_are_refused() -> None:
             assert np.array_equal(read(lying, payload, 40).items, rows.items)
 
 
-KEYED: dict[str, Any] = {"items": ("int64", False, 3, False)}
+KEYED = {"items": Shape(ragged=True)}
 
 
 def few_of_each_key(seed: int, rows: int, keys: int, own: int, most: int) -> tuple[Ragged, Any]:
@@ -261,11 +261,11 @@ def test_two_bytes_in_one_take_less() -> None:
     assert len(payload) < 0.7 * 20_000 / 8
 
 
-FORMS: dict[str, Any] = {
-    "nulls": ("int64", False, 1, False),
-    "items": ("int64", False, 3, False),
-    "weights": ("int64", False, 3, False),
-    "total": ("int64", False, 1, True),
+FORMS = {
+    "nulls": Shape(),
+    "items": Shape(ragged=True),
+    "weights": Shape(ragged=True),
+    "total": Shape(required=True),
 }
 
 

@@ -15,42 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.segments.columns import States
+from muntin.segments.columns import Shape, States
 from muntin.segments.keys import Keys
 from muntin.segments.table import Table
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a column of states holds.
-
-    Parameters
-    ----------
-    dtype : "int64", "float64" or "uint8"
-        Of a value.
-    ragged : bool
-        A list a row.
-    keys : bool
-        int64 that are keys of doubles (`order_keys`): they compress as doubles.
-    required : bool
-        Never None, not even where all are zeros.
-    """
-
-    dtype: str = "int64"
-    ragged: bool = False
-    keys: bool = False
-    required: bool = False
-
-    @property
-    def doubles(self) -> bool:
-        return self.keys or self.dtype == "float64"
-
-    @property
-    def streams(self) -> int:
-        """In the bytes of a segment."""
-        if not self.ragged:
-            return 1
-        return 2 if self.dtype == "uint8" else 3
 
 
 @dataclass(frozen=True)

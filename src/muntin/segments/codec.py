@@ -28,12 +28,12 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra
 from muntin.segments.checks import check_segment, check_table
-from muntin.segments.columns import Ragged, frozen, laid_out
+from muntin.segments.columns import Ragged, Shape, frozen, laid_out
 from muntin.segments.key_streams import read_keys, read_text, write_keys, write_text
 from muntin.segments.keys import TEXT, TYPES
 from muntin.segments.registry import algebra_of
 from muntin.segments.shards import SHARDS_MAX, WHOLE_KEYS
-from muntin.segments.streams import Form, StreamReader, StreamWriter
+from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.table import Segment, Table
 from muntin.segments.texts import Texts, coded
 from muntin.summaries.envelope import canonical, crc_of
@@ -79,7 +79,7 @@ def encode(segment: Segment) -> bytes:
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)
     tables, nbytes = [], segment.nbytes
-    forms = _forms(segment.algebra)
+    shapes = segment.algebra.columns()
     texts = coded([keys for table in segment.tables for keys in table.dictionaries])
     for shared in texts.values():
         write_text(rest, shared.values)
@@ -92,7 +92,7 @@ def encode(segment: Segment) -> bytes:
         nbytes += sum(write_keys(rest, keys, texts) for keys in table.dictionaries)
         rest.lists(Ragged(table.starts, table.key), False, sizes)
         rest.numbers(table.events, *_alike(segment.events, len(table)))
-        rest.columns(table.states, forms, table.events, table.key)
+        rest.columns(table.states, shapes, table.events, table.key)
     if nbytes > DECODED_BYTES_MAX // 2:
         raise BadArgument(
             f"{segment.rows:,} rows of {segment.algebra.kind} take {nbytes:,} bytes in one piece; "
@@ -140,14 +140,6 @@ def _described(table: Table) -> dict[str, Any]:
             "size": len(table.items),
         }
     return described
-
-
-def _forms(algebra: Algebra) -> dict[str, Form]:
-    """Of each column of the states."""
-    return {
-        name: (shape.dtype, shape.doubles, shape.streams, shape.required)
-        for name, shape in algebra.columns().items()
-    }
 
 
 def _alike(events: np.ndarray, rows: int) -> tuple[np.ndarray, ...]:
@@ -199,7 +191,7 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     (expected,) = _CRC.unpack(view[-_CRC.size :])
     if crc_of(view[: -_CRC.size]) != expected:
         raise CorruptSummary("segment: checksum does not match, the bytes are damaged")
-    forms = _forms(index.algebra)
+    shapes = index.algebra.columns()
     tables = []
     budget = DECODED_BYTES_MAX
     texts = {
@@ -208,9 +200,10 @@ def decode(data: bytes | memoryview, keys: Sequence[tuple[str, ...]] | None = No
     }
     for (by, slices, rows), entry in zip(index.tables, header["tables"], strict=True):
         if keys is not None and by not in keys:
-            reader.skip(_streams(entry, forms, texts))
+            of_states = sum(shape.streams for shape in shapes.values())
+            reader.skip(of_states + _streams(entry, texts))
             continue
-        table = _read_table(reader, entry, slices, rows, index.events, forms, texts, budget)
+        table = _read_table(reader, entry, slices, rows, index.events, shapes, texts, budget)
         budget -= table.nbytes
         check_table(table, index.limit, index.shard)
         index.algebra.check(table)
@@ -361,9 +354,9 @@ def _slices(reader: StreamReader, count: int) -> np.ndarray:
     return frozen(slices)
 
 
-def _streams(entry: dict[str, Any], forms: dict[str, Form], texts: Mapping[str, Texts]) -> int:
-    """How many streams a table has."""
-    count = 4 + sum(streams for _, _, streams, _ in forms.values())
+def _streams(entry: dict[str, Any], texts: Mapping[str, Texts]) -> int:
+    """How many streams a table has beside those of its states."""
+    count = 4
     for names, types, _ in _dictionaries(entry):
         for name, kind in zip(names, types, strict=True):
             own = kind == "binary" or (kind == "string" and name not in texts)
@@ -386,7 +379,7 @@ def _read_table(
     slices: np.ndarray,
     sizes: np.ndarray,
     all_events: np.ndarray,
-    forms: dict[str, Form],
+    shapes: Mapping[str, Shape],
     texts: Mapping[str, Texts],
     left: int,
 ) -> Table:
@@ -394,7 +387,7 @@ def _read_table(
     if starts is None:
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")
     rows = int(starts[-1])
-    if rows * (2 + len(forms)) * 8 > left:
+    if rows * (2 + len(shapes)) * 8 > left:
         raise CorruptSummary(f"segment: {rows} rows are more than are read at once")
     keys, *items = [
         read_keys(reader, names, types, _size(size, "keys"), texts, left)
@@ -404,7 +397,7 @@ def _read_table(
     if not np.array_equal(key.starts, starts):
         raise CorruptSummary("segment: the rows of a table differ from its index")
     events = reader.numbers(rows, *_alike(all_events, rows))
-    states = reader.columns(events, forms, left, key.items)
+    states = reader.columns(events, shapes, left, key.items)
     return Table(keys, slices, starts, key.items, events, states, *items)
 
 

@@ -16,6 +16,39 @@ from muntin.segments.kernels.lists import lay_out
 from muntin.summaries.kernels.copying import append_lists
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a column of states holds.
+
+    Parameters
+    ----------
+    dtype : "int64", "float64" or "uint8"
+        Of a value.
+    ragged : bool
+        A list a row.
+    keys : bool
+        int64 that are keys of doubles (`order_keys`): they compress as doubles.
+    required : bool
+        Never None, not even where all are zeros.
+    """
+
+    dtype: str = "int64"
+    ragged: bool = False
+    keys: bool = False
+    required: bool = False
+
+    @property
+    def doubles(self) -> bool:
+        return self.keys or self.dtype == "float64"
+
+    @property
+    def streams(self) -> int:
+        """In the bytes of a segment."""
+        if not self.ragged:
+            return 1
+        return 2 if self.dtype == "uint8" else 3
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
     """A list a row: row i holds items[starts[i]:starts[i + 1]]; starts[0] is 0."""

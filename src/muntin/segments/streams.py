@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import CorruptSummary
-from muntin.segments.columns import Column, Ragged, States, frozen, laid_out, starts_of
+from muntin.segments.columns import Column, Ragged, Shape, States, frozen, laid_out, starts_of
 from muntin.segments.kernels import streams as kernels
 
 LEVEL = 1
@@ -52,9 +52,6 @@ _WIDTHS = (0, 1, 2, 4, 8)
 
 
 _ABSENT = 0, 0, 0, 0, 0, 0, 0  # a column of zeros
-Form = tuple[str, bool, int, bool]
-"""Of a column of states: its dtype ("int64", "float64", "uint8"); whether it has doubles, or
-int64 that are keys of doubles; streams, several for a list a row; whether zeros are never None."""
 _codec: Any = pa.Codec("zstd", compression_level=LEVEL)
 
 
@@ -81,26 +78,26 @@ class StreamWriter:
         self._put(values)
 
     def columns(
-        self, states: States, forms: Mapping[str, Form], events: np.ndarray, key_of: np.ndarray
+        self, states: States, shapes: Mapping[str, Shape], events: np.ndarray, key_of: np.ndarray
     ) -> None:
         """Columns of states; see `StreamReader.columns`. Zeros are not written."""
         known = [events]
-        for name, (dtype, doubles, streams, _) in forms.items():
+        for name, shape in shapes.items():
             column = states[name]
             if column is None:
-                self._count += streams
+                self._count += shape.streams
             elif isinstance(column, Ragged):
-                self.lists(column, doubles, *known, key_of=key_of)
+                self.lists(column, shape.doubles, *known, key_of=key_of)
                 known[1:] = [column.sizes]
-            elif not doubles and dtype != "uint8":
+            elif not shape.doubles and shape.dtype != "uint8":
                 values, form = _differences(column, known)
                 self._put(values, form, form == PLAIN)
                 if name == "nulls":
                     known = [events - column]
             elif not column.any():
-                self._count += streams
-            elif doubles:
-                self.doubles(frozen(column.view(np.int64)), dtype == "int64")
+                self._count += shape.streams
+            elif shape.doubles:
+                self.doubles(frozen(column.view(np.int64)), shape.keys)
             else:
                 self.raw(column)
 
@@ -328,7 +325,7 @@ class StreamReader:
         return frozen(planes.copy())  # a view would hold the payload of all streams
 
     def columns(
-        self, events: np.ndarray, forms: Mapping[str, Form], left: int, key_of: np.ndarray
+        self, events: np.ndarray, shapes: Mapping[str, Shape], left: int, key_of: np.ndarray
     ) -> States:
         """The columns of states of rows of so many events, with lists of `left` bytes at most each.
 
@@ -337,22 +334,22 @@ class StreamReader:
         """
         states: dict[str, Column] = {}
         rows, known = len(events), [events]
-        for name, (dtype, doubles, streams, required) in forms.items():
-            at = self._next
+        for name, shape in shapes.items():
+            at, streams = self._next, shape.streams
             if rows and at < len(self._lines) and self._lines[at][_NUMBERS] == 0:
                 self._next += streams
                 if self._lines[at : at + streams] != [_ABSENT] * streams:
                     raise CorruptSummary("segment: a column that is absent has streams")
-                states[name] = frozen(np.zeros(rows, dtype)) if required else None
+                states[name] = frozen(np.zeros(rows, shape.dtype)) if shape.required else None
             elif streams > 1:
-                column = self.lists(rows, dtype, doubles, left, *known, key_of=key_of)
+                column = self.lists(rows, shape.dtype, shape.doubles, left, *known, key_of=key_of)
                 states[name] = column if len(column.items) else None
                 known[1:] = [column.sizes]
-            elif dtype == "uint8":
+            elif shape.dtype == "uint8":
                 states[name] = self.raw(rows)
-            elif dtype == "float64":
+            elif shape.dtype == "float64":
                 states[name] = frozen(self.doubles(rows).view(np.float64))
-            elif doubles:
+            elif shape.keys:
                 states[name] = self.doubles(rows, True)
             else:
                 states[name] = column = self.numbers(rows, *known)
