@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+
+from muntin.summaries.checks import to_merge
 
 
 class Copied:
@@ -25,6 +28,40 @@ class Copied:
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin
+
+
+class Merging(Copied):
+    """A summary of which several become one by merging one after the other."""
+
+    def merge(self, other: Any) -> None:
+        """Add the events of another, which stays as it is."""
+        raise NotImplementedError
+
+    @classmethod
+    def merged(cls, summaries: Iterable[Self]) -> Self:
+        """A new summary of the events of all, as merging one after the other would give."""
+        first, *rest = to_merge(cls, summaries)
+        new = first.copy()
+        for part in rest:
+            new.merge(part)
+        return new
+
+
+class Weighed(Copied):
+    """A summary of items that have weights."""
+
+    _events: int
+    _total: int
+
+    @property
+    def count(self) -> int:
+        """Events summarised: items given to `update`, whatever their weights."""
+        return self._events
+
+    @property
+    def total(self) -> int:
+        """Weight of all items: exact."""
+        return self._total
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
-from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.base import Estimate, Weighed
 from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal
 from muntin.summaries.items import as_items, hash_items
@@ -50,7 +50,7 @@ _CELLS = ("int64", "int32")
 _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 
 
-class CountMin(Copied):
+class CountMin(Weighed):
     """Weights of items, each estimate at or above the truth.
 
     Parameters
@@ -128,16 +128,6 @@ class CountMin(Copied):
             if not isinstance(value, Real) or not 0 < value < 1:
                 raise BadArgument(f"{name} must lie between 0 and 1, got {value!r}")
         return cls(*size_for(epsilon, delta), **parameters)
-
-    @property
-    def count(self) -> int:
-        """Events summarised: items given to `update`, whatever their weights."""
-        return self._events
-
-    @property
-    def total(self) -> int:
-        """Weight of all items: exact."""
-        return self._total
 
     @property
     def saturated(self) -> bool:

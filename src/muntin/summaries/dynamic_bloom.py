@@ -54,7 +54,25 @@ _WAITING_MIN = 1 << 16  # hashes that wait before runs are rebuilt: 512 KiB
 _COUNT = struct.Struct("<Q")
 
 
-class DynamicBloom(Copied):
+class Mapped(Copied):
+    """What can be read in place, as a file is mapped into memory."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What `to_bytes` gave; CorruptSummary for anything else."""
+        return cls._read(data, copy=True)
+
+    @classmethod
+    def mapped(cls, data: memoryview) -> Self:
+        """As `from_bytes`, but filters are read in place; `data` must never change."""
+        return cls._read(data, copy=False)
+
+    @classmethod
+    def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
+        raise NotImplementedError
+
+
+class DynamicBloom(Mapped):
     """Which keys were seen.
 
     Parameters
@@ -260,16 +278,6 @@ class DynamicBloom(Copied):
         for run in self._settled():
             parts += [_COUNT.pack(run.count), *run.parts()]
         return seal(self.kind, parameters, b"".join(parts))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """What `to_bytes` gave; CorruptSummary for anything else."""
-        return cls._read(data, copy=True)
-
-    @classmethod
-    def mapped(cls, data: memoryview) -> Self:
-        """As `from_bytes`, but read in place; `data` must never change."""
-        return cls._read(data, copy=False)
 
     @classmethod
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:

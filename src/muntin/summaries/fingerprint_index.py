@@ -19,17 +19,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary, how_many
-from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.base import Estimate
 from muntin.summaries.checks import array_of, check_alike
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
-from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType
+from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType, Mapped
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.order_maps import OrderMap
 
 _HEADER = struct.Struct("<QQQ")  # smallest and largest hash, length of the filter
 
 
-class Fingerprint(Copied):
+class Fingerprint(Mapped):
     """What keys there are, and between which ranks a number lies.
 
     Parameters
@@ -199,16 +199,6 @@ class Fingerprint(Copied):
         return seal(
             self.kind, {}, _HEADER.pack(self._least, self._most, len(bloom)) + bloom + digest
         )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """What `to_bytes` gave; CorruptSummary for anything else."""
-        return cls._read(data, copy=True)
-
-    @classmethod
-    def mapped(cls, data: memoryview) -> Self:
-        """As `from_bytes`, but filters are read in place; `data` must never change."""
-        return cls._read(data, copy=False)
 
     @classmethod
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:

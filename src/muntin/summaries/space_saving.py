@@ -33,7 +33,7 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
-from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.base import Estimate, Weighed
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal
 from muntin.summaries.items import (
@@ -61,7 +61,7 @@ kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _N, _O = kernels.ENTRIES, kernels.OFFSET
 
 
-class SpaceSaving(Copied):
+class SpaceSaving(Weighed):
     """The heaviest items with lower and upper counts.
 
     Parameters
@@ -100,16 +100,6 @@ class SpaceSaving(Copied):
         self._starts = np.zeros(1, np.int64)  # of texts in the arena; or the integers themselves
         self._arena = np.empty(0, np.uint8)
         self._table = np.zeros(2, np.uint64)
-
-    @property
-    def count(self) -> int:
-        """Events summarised: items given to `update`, whatever their weights."""
-        return self._events
-
-    @property
-    def total(self) -> int:
-        """Weight of all items: exact."""
-        return self._total
 
     @property
     def offset(self) -> int:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import check_alike, integer_in, one_of, to_merge
+from muntin.summaries.base import Estimate, Merging
+from muntin.summaries.checks import check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal
 from muntin.summaries.kernels.compaction import SEED
 from muntin.summaries.level_stack import (
@@ -35,7 +35,7 @@ PANES_MAX = 4096
 PANE_ITEMS_MAX = 1 << 20  # panes * k: about 50 MiB
 
 
-class WindowQuantiles(Copied):
+class WindowQuantiles(Merging):
     """Quantiles and ranks over an engine that holds the window; not to be used by itself."""
 
     kind: ClassVar[str]
@@ -187,15 +187,6 @@ class WindowQuantiles(Copied):
         if window.to_bytes() != data:
             raise CorruptSummary(f"{cls.kind}: not in the form that to_bytes writes")
         return window
-
-    @classmethod
-    def merged(cls, windows: Any) -> Self:
-        """One window out of several nodes', as by `merge`; none is changed."""
-        windows = to_merge(cls, windows)
-        result = windows[0].copy()
-        for window in windows[1:]:
-            result.merge(window)
-        return result
 
     def merge(self, other: Self) -> None:
         """Take another node's window in; the other is unchanged.

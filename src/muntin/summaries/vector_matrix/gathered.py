@@ -17,8 +17,7 @@ from muntin.segments.codec import encode
 from muntin.segments.keys import memory_of
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
-from muntin.summaries.base import Copied
-from muntin.summaries.checks import to_merge
+from muntin.summaries.base import Merging
 from muntin.summaries.envelope import seal
 from muntin.summaries.indicators import SumType
 from muntin.summaries.key_columns import KeyKind
@@ -30,7 +29,7 @@ from muntin.summaries.vector_matrix.whole import nothing
 _SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
 
 
-class GatheredSums(Copied, ABC):
+class GatheredSums(Merging, ABC):
     """Sums of indicators by key, as one slice of a segment; not to be used by itself."""
 
     kind: ClassVar[str]
@@ -188,19 +187,6 @@ class GatheredSums(Copied, ABC):
                 )
             kinds[name] = known or kind
         return kinds
-
-    @abstractmethod
-    def merge(self, other: Any) -> None:
-        """Add the events of another, which stays as it is."""
-
-    @classmethod
-    def merged(cls, summaries: Iterable[Self]) -> Self:
-        """A new summary of the events of all, as merging one after the other would give."""
-        parts = to_merge(cls, summaries)
-        new = parts[0].copy()
-        for part in parts[1:]:
-            new.merge(part)
-        return new
 
     @classmethod
     def _check(cls, other: object, verb: str) -> None:
