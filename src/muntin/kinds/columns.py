@@ -6,19 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.arrow import is_text, value_type
+from muntin.arrow import is_text
 from muntin.errors import BadArgument
+from muntin.summaries.key_columns import can_be_key
 
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Numbers, booleans, or nothing but nulls."""
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    )
+    return is_whole(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def is_whole(kind: pa.DataType) -> bool:
@@ -46,7 +41,7 @@ def check_keys(names: Iterable[str], types: Mapping[str, pa.DataType], what: str
     """BadArgument where a column cannot be a key."""
     for name in dict.fromkeys(names):
         kind = types[name]
-        if not _can_be_key(kind):
+        if not can_be_key(kind):
             raise BadArgument(
                 f"{what} '{name}' is {kind}: a key is text, an integer, a boolean, a date or a "
                 f"timestamp; cast it under fields, for example  {name}: {_as_text(name, kind)}"
@@ -97,15 +92,3 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
             f"{what} '{name}' is {kind}, and must be a number: cast it under fields, "
             f"for example  {name}: TRY_CAST({name} AS DOUBLE)"
         )
-
-
-def _can_be_key(kind: pa.DataType) -> bool:
-    plain = value_type(kind)
-    return (
-        is_text(plain)
-        or pa.types.is_integer(plain)
-        or pa.types.is_boolean(plain)
-        or pa.types.is_date(plain)
-        or pa.types.is_timestamp(plain)
-        or pa.types.is_null(plain)
-    )

@@ -37,9 +37,6 @@ class DistinctSpec(SplitSpec):
     def algebra(self) -> DistinctItems:
         return MergedDistinct(self.precision) if self.merge else DistinctItems(self.precision)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"lg_k": self.precision, **({"merge": self.merge} if self.merge else {})}
-
     def value_columns(self) -> Sequence[str]:
         return [self.item]
 

@@ -56,16 +56,7 @@ class FrequencySpec(WeighedSpec):
         return size_for(self.epsilon, self.delta)
 
     def algebra(self) -> Algebra:
-        return Frequency(**self.parameters())
-
-    def parameters(self) -> dict[str, Any]:
-        width, depth = self._size()
-        return {
-            "width": width,
-            "depth": depth,
-            "conservative": self.conservative,
-            "track": self.track,
-        }
+        return Frequency(*self._size(), self.conservative, self.track)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
         algebra = segment.algebra

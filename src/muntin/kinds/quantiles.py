@@ -62,10 +62,8 @@ class QuantilesSpec(SplitSpec):
         return self
 
     def parameters(self) -> dict[str, Any]:
-        algebra = self.algebra()
         tail = {"accuracy": "tail"} if self.accuracy == "tail" else {}
-        merge = {"merge": self.merge} if self.merge else {}
-        return {**tail, **merge, "k": algebra.k, "seed": algebra.seed, "dtype": self.type}
+        return {**tail, **super().parameters()}
 
     def value_columns(self) -> Sequence[str]:
         return [self.value]

@@ -64,9 +64,10 @@ class SplitSpec(SketchSpec):
             raise ValueError("`limit` goes with `by`: it bounds the number of keys")
         return self
 
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Of each key's summary, as `stored_as` and SELECT tell them."""
+        merge = getattr(self, "merge", None)
+        return {**self.algebra().parameters(), **({"merge": merge} if merge else {})}
 
     @abstractmethod
     def value_columns(self) -> Sequence[str]:

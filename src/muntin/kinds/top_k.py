@@ -26,9 +26,6 @@ class TopKSpec(WeighedSpec):
     def algebra(self) -> Algebra:
         return TopItems(self.capacity)
 
-    def parameters(self) -> dict[str, Any]:
-        return {"capacity": self.capacity}
-
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
         offsets = [numbers(table.states["offset"]) for table in segment.tables]
         return {

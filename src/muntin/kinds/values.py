@@ -33,26 +33,24 @@ def refused_values(
     `floats` are those columns whose numbers become floats, and so may be of any size.
     """
     for name in columns:
-        column = batch.column(name)
-        inner = value_type(column.type)
-        if is_text(inner):
-            mask = _not_utf8(column)
-            if mask is not None:
-                yield name, mask, "is not UTF-8 text"
-        elif pa.types.is_uint64(inner) and name not in floats:
-            mask = beyond(decoded(column), -1, INT64_MAX)
-            if mask is not None:
-                yield name, mask, "is beyond int64"
-        elif pa.types.is_timestamp(inner) and inner.unit in _PER_US:
-            most = INT64_MAX // _PER_US[inner.unit]
-            mask = beyond(decoded(column).view(pa.int64()), -most, most)
-            if mask is not None:
-                yield name, mask, "is beyond the times that microseconds can tell"
-        elif pa.types.is_date64(inner):
-            numbers = decoded(column).view(pa.int64())
-            mask = beyond(numbers, -_DAYS * _DAY_MS, _DAYS * _DAY_MS - 1)
-            if mask is not None:
-                yield name, mask, "is beyond the dates that can be written"
+        mask, problem = _refused(batch.column(name), name in floats)
+        if mask is not None:
+            yield name, mask, problem
+
+
+def _refused(column: Any, is_float: bool) -> tuple[np.ndarray | None, str]:
+    inner = value_type(column.type)
+    if is_text(inner):
+        return _not_utf8(column), "is not UTF-8 text"
+    if pa.types.is_uint64(inner) and not is_float:
+        return beyond(decoded(column), -1, INT64_MAX), "is beyond int64"
+    if pa.types.is_timestamp(inner) and inner.unit in _PER_US:
+        numbers, most = decoded(column).view(pa.int64()), INT64_MAX // _PER_US[inner.unit]
+        return beyond(numbers, -most, most), "is beyond the times that microseconds can tell"
+    if pa.types.is_date64(inner):
+        numbers, most = decoded(column).view(pa.int64()), _DAYS * _DAY_MS
+        return beyond(numbers, -most, most - 1), "is beyond the dates that can be written"
+    return None, ""
 
 
 def refused_sketches(

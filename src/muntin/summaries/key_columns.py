@@ -6,7 +6,7 @@ value of its own. These are the key columns of the vector matrix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +25,22 @@ TYPES: dict[str, pa.DataType] = {
     "date32": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
 }
+_FITS: dict[KeyKind, Callable[[pa.DataType], bool]] = {
+    "string": is_text,
+    "int64": pa.types.is_integer,
+    "bool": pa.types.is_boolean,
+    "date32": pa.types.is_date,
+    "timestamp": pa.types.is_timestamp,
+}
 NULL_HASH = np.uint64(0xD6E8FEB86659FD93)  # any constant that no short item hashes to
 FOLD = np.uint64(0x9E3779B185EBCA87)
 _DAY_MS = 86_400_000
+
+
+def can_be_key(kind: pa.DataType) -> bool:
+    """Whether a column of this type, or a dictionary of such values, can be a key."""
+    kind = value_type(kind)
+    return pa.types.is_null(kind) or any(fits(kind) for fits in _FITS.values())
 
 
 def column_of(name: str, values: Any) -> pa.Array:
@@ -38,18 +51,9 @@ def column_of(name: str, values: Any) -> pa.Array:
 def kind_of(name: str, array: pa.Array) -> KeyKind | None:
     """The kind of a key column, a name of TYPES; None where all are null, of no type."""
     kind = value_type(array.type)
-    if is_text(kind):
-        return "string"
-    if pa.types.is_boolean(kind):
-        return "bool"
-    if pa.types.is_integer(kind):
-        return "int64"
-    if pa.types.is_date(kind):
-        return "date32"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_null(kind):
-        return None
+    found = next((name for name, fits in _FITS.items() if fits(kind)), None)
+    if found or pa.types.is_null(kind):
+        return found
     raise BadArgument(
         f"key column {name!r} is {kind}: a key can be a string, integer, boolean, date or "
         "timestamp; round numbers to integers, or cast the column to string"
