@@ -54,11 +54,6 @@ class WindowView:
     error: float
     confidence: float
 
-    @property
-    def weights(self) -> np.ndarray:
-        """Of each item."""
-        return np.diff(self.cumulative, prepend=0)
-
 
 Run = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
 NOTHING: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
