@@ -51,7 +51,7 @@ def column_of(name: str, values: Any) -> pa.Array:
 def kind_of(name: str, array: pa.Array) -> KeyKind | None:
     """The kind of a key column, a name of TYPES; None where all are null, of no type."""
     kind = value_type(array.type)
-    found = next((name for name, fits in _FITS.items() if fits(kind)), None)
+    found: KeyKind | None = next((name for name, fits in _FITS.items() if fits(kind)), None)
     if found or pa.types.is_null(kind):
         return found
     raise BadArgument(
