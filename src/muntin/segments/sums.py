@@ -232,32 +232,28 @@ class Sums(OfIndicators):
             "count": pa.array(table.events),
         }
         overflow = np.zeros(len(table), bool)
-        wanted = question.names if isinstance(question, Totals) else None
+        asked = question if isinstance(question, Totals) else Totals()
         for name, kind in self.indicators:
-            if wanted is not None and name not in wanted:
+            if asked.names is not None and name not in asked.names:
                 continue
-            unseen = numbers(table.states[f"{name}.unseen"])
-            absent = unseen == table.events if len(unseen) else np.zeros(len(table), bool)
             if kind is None:
                 columns[name] = pa.nulls(len(table), pa.int64())
                 continue
+            none = np.zeros(len(table), bool)
+            unseen = numbers(table.states[f"{name}.unseen"])
+            absent = unseen == table.events if len(unseen) else none
             total = numbers(table.states[f"{name}.sum"])
+            beyond = numbers(table.states.get(f"{name}.beyond"))
             scale = scale_of(kind)
             if scale is not None:
-                beyond = numbers(table.states[f"{name}.beyond"])
                 decimals = _wide(total, beyond, absent, scale)
-                wide = isinstance(question, Totals) and question.wide
-                columns[name] = decimals if wide else floats_of_decimals(decimals)
+                columns[name] = decimals if asked.wide else floats_of_decimals(decimals)
                 continue
-            if kind == "int64":
-                beyond = numbers(table.states[f"{name}.beyond"])
-                over = beyond != 0 if len(beyond) else np.zeros(len(table), bool)
-                # in a part of a segment, `beyond` may be there for slices that are not
-                if over.any() and isinstance(question, Totals) and question.wide:
-                    columns[name] = _wide(total, beyond, absent)
-                    continue
-            else:
-                over = np.isinf(total)
+            # in a part of a segment, `beyond` may be there for slices that are not
+            over = np.isinf(total) if kind == "float64" else beyond != 0 if len(beyond) else none
+            if kind == "int64" and asked.wide and over.any():
+                columns[name] = _wide(total, beyond, absent)
+                continue
             overflow |= over
             hidden = absent | over
             columns[name] = pa.array(total, mask=hidden) if hidden.any() else pa.array(total)
