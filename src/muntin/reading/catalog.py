@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from muntin.ledger.base import Ledger
+from muntin.ledger.base import Ledger, View
 from muntin.reading.history import HISTORY_MAX
 from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
@@ -53,7 +53,7 @@ class LedgerCatalog:
         with self._ledger.snapshot(known=known) as view:
             snapshot = self._newest
             if snapshot is None or snapshot.version != view.state():
-                snapshot = Snapshot.read(view, snapshot, self._kept_bytes)
+                snapshot = self._snapshot(view, snapshot)
                 with self._lock:  # one for all who read this version
                     newest = self._newest
                     if newest is not None and newest.version == snapshot.version:
@@ -62,3 +62,6 @@ class LedgerCatalog:
             yield LedgerMoment(
                 view, snapshot, self._cache, self._sequences, self._clock(), self._history_max
             )
+
+    def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
+        return Snapshot.read(view, before, self._kept_bytes)
