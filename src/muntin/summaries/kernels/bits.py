@@ -3,34 +3,43 @@
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from muntin.summaries.kernels import inlined
-from muntin.summaries.kernels.memory import instruction
 
-_WIDE, _WORD = ir.IntType(128), ir.IntType(64)
+_WIDE = ir.IntType(128)
 _DEFINED = ir.Constant(ir.IntType(1), 0)  # what zeros are counted of may be zero
 
-_of_word = instruction(types.uint64, types.uint64)
+
+def _of_word(instruct):
+    """A function of a uint64 that is one instruction."""
+
+    @intrinsic
+    def of_word(typingctx, word):
+        def codegen(context, builder, signature, arguments):
+            return instruct(builder, *arguments)
+
+        return types.uint64(types.uint64), codegen
+
+    return of_word
+
+
 popcount = _of_word(lambda builder, word: builder.ctpop(word))  # number of one bits
 leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))  # 64 of 0
 trailing_zeros = _of_word(lambda builder, word: builder.cttz(word, _DEFINED))  # 64 of 0
 
 
-@instruction(types.uint64, types.uint64, types.uint64)
-def multiply_high(builder, left, right):
+@intrinsic
+def multiply_high(typingctx, left, right):
     """`(left * right) >> 64` of two uint64: maps a hash to [0, right), order kept."""
-    return _halves(builder, left, right)[1]
+    signature = types.uint64(types.uint64, types.uint64)
 
+    def codegen(context, builder, signature, arguments):
+        left, right = (builder.zext(argument, _WIDE) for argument in arguments)
+        product = builder.lshr(builder.mul(left, right), ir.Constant(_WIDE, 64))
+        return builder.trunc(product, ir.IntType(64))
 
-@instruction(types.uint64, types.uint64, types.uint64)
-def multiply_fold(builder, left, right):
-    """Both halves of the 128-bit product of two uint64, one XOR the other."""
-    return builder.xor(*_halves(builder, left, right))
-
-
-def _halves(builder, left, right):
-    product = builder.mul(builder.zext(left, _WIDE), builder.zext(right, _WIDE))
-    return builder.trunc(product, _WORD), builder.trunc(builder.lshr(product, _WIDE(64)), _WORD)
+    return signature, codegen
 
 
 @inlined()

@@ -5,15 +5,31 @@ apart. Strings of up to 16 bytes are mixed without a loop.
 """
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from muntin.summaries.kernels import inlined
-from muntin.summaries.kernels.bits import multiply_fold
 from muntin.summaries.kernels.memory import load_u64
 
 # Fractional digits of pi: odd numbers without a pattern.
 _A = np.uint64(0x243F6A8885A308D3)
 _B = np.uint64(0x13198A2E03707345)
 _C = np.uint64(0xA4093822299F31D1)
+
+
+@intrinsic
+def multiply_fold(typingctx, a, b):
+    """Both halves of the 128-bit product of two uint64, one XOR the other."""
+    signature = types.uint64(types.uint64, types.uint64)
+
+    def codegen(context, builder, signature, arguments):
+        wide, word = ir.IntType(128), ir.IntType(64)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        upper = builder.trunc(builder.lshr(product, wide(64)), word)
+        return builder.xor(builder.trunc(product, word), upper)
+
+    return signature, codegen
 
 
 @inlined()
