@@ -37,7 +37,7 @@ from ledger_helpers import (
 )
 
 from muntin.errors import BadArgument, LedgerConflict
-from muntin.ledger import Batch, ClosedWindow, Rejected, open_ledger
+from muntin.ledger import Batch, ClosedWindow, Piece, Rejected, open_ledger
 from muntin.ledger.temporary import forget
 
 LENGTHS = (20, 40, 80)
@@ -77,6 +77,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.writer = None
         self.stale: list = []
         self.version = 0
+        self.seen: dict[int, Piece] = {}
         self.open_writer()
 
     def open_writer(self) -> None:
@@ -274,6 +275,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def slices_agree_with_payloads(self) -> None:
         for length in (PANE, *LENGTHS):
             pieces = self.ledger.pieces("s", length)
+            assert self.ledger.pieces("s", length, known=self.seen) == pieces
+            self.seen |= {piece.id: piece for piece in pieces}  # those of before may be gone
             for piece in pieces:
                 found = Counter(start for start, _ in events_of(self.ledger, [piece]))
                 assert dict(zip(piece.slices.starts, piece.slices.events, strict=True)) == found

@@ -26,6 +26,7 @@ from muntin.select.catalog import KeyNames, Part, Together
 
 CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
+PIECE_BYTES, SLICE_BYTES = 1 << 9, 24  # of what says which slices a piece has
 KEPT_SECONDS = 600.0
 _EXAMPLES_MAX = 16  # pieces
 
@@ -53,7 +54,7 @@ class Merged:
 
 
 class SegmentCache(Cache[Any]):
-    """Decoded pieces and merged windows."""
+    """Decoded pieces, merged windows, and which slices pieces have."""
 
     def __init__(
         self,
@@ -108,7 +109,10 @@ class Pieces:
         """All pieces of slices of one length."""
         name = (layout.name, length)
         if name not in self._pieces:
-            self._pieces[name] = self.view.pieces(*name)
+            read = ("pieces", self._ledger, *name)
+            made = self._pieces[name] = self.view.pieces(*name, known=self._cache.get(read) or {})
+            nbytes = sum(PIECE_BYTES + SLICE_BYTES * len(piece.slices) for piece in made)
+            self._cache.put(read, {piece.id: piece for piece in made}, nbytes)
         return self._pieces[name]
 
     def overlapping(self, layout: Layout, length: int, start: int, end: int) -> list[Piece]:
