@@ -64,6 +64,34 @@ def test_types_and_values(connection, binary):
     assert row == ("a", 6, 1.5, True, start, dt.date(2026, 2, 3), span, None)
 
 
+def test_tables_are_asked_for_the_window_that_a_connection_sets(fed):
+    """Tools that write their own SQL know no FOR."""
+    plain = SELECT.replace(" FOR ALL", "")
+    options = "-c muntin.window=ALL -c statement_timeout=0"
+    with psycopg.connect(fed.postgres_url, autocommit=True, options=options) as connected:
+        assert answered(connected, plain) == answered(connected, SELECT) == DRIVERS
+        assert answered(connected, 'SELECT "driver", "count" FROM "orders(driver)" LIMIT 1')
+        connected.execute("SET muntin.window TO 'LAST 1 minute'")
+        last = answered(connected, SELECT.replace("ALL", "LAST '1 minute'"))
+        assert answered(connected, plain, binary=True) == last != DRIVERS
+        assert answered(connected, "SHOW muntin.window") == [("LAST 1 minute",)]
+        with pytest.raises(
+            psycopg.errors.InvalidParameterValue, match="which is no window"
+        ) as told:
+            connected.execute("SET muntin.window = 'ALL WHERE 1 = 0'")
+        assert "write ALL, OPEN or LAST 15 minutes" in str(told.value)
+        assert answered(connected, plain) == last
+        connected.execute("RESET muntin.window")
+        assert answered(connected, plain) == DRIVERS
+        connected.execute("SET muntin.window = OPEN")
+        assert answered(connected, plain) == answered(connected, SELECT.replace("ALL", "OPEN"))
+    options = r"--muntin.window=LAST\ 60\ s"
+    with psycopg.connect(fed.postgres_url, autocommit=True, options=options) as connected:
+        assert answered(connected, plain) == last
+    with pytest.raises(psycopg.OperationalError, match=r"muntin\.window is 'yesterday'"):
+        psycopg.connect(fed.postgres_url, options="-c muntin.window=yesterday")
+
+
 def test_the_same_rows_as_by_http(fed, connection):
     with httpx.Client(base_url=fed.url) as client:
         found = client.post("/query", json={"select": SELECT}).json()

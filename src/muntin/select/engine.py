@@ -29,6 +29,7 @@ from muntin.select.catalog import (
 from muntin.select.comparing import mismatch
 from muntin.select.database import Database, DatabaseError
 from muntin.select.database_errors import converted, is_ambiguous
+from muntin.select.functions import WITHOUT_WINDOWS
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
@@ -105,8 +106,8 @@ class Engine:
     ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
 
-        `window`: the window that has closed, where a standing query runs on it: of FROM items
-          without a clause; the others read nothing after it. Default: none has.
+        `window`: of FROM items without a clause; default the open one. Where it ends, it is one
+          that has closed, on which a standing query runs: the others read nothing after it.
         `now`: what `now()` gives: a time (naive is UTC) or microseconds since 1970; default the
           wall clock.
         `wide`: no sum's type depends on which rows are left: where a FROM item has integers
@@ -245,8 +246,10 @@ class Engine:
         seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded],
         names: frozenset[str] | None,
     ) -> _Read:
-        asked = _asked(bound.window, closed)
         info = moment.summaries()[bound.source]
+        if closed is not None and closed.end_us is None and info.kind in WITHOUT_WINDOWS:
+            closed = None
+        asked = _asked(bound.window, closed)
         wanted = (bound.source, asked, _keys_read(bound, info))
         loaded = seen.get(wanted)
         if loaded is None:

@@ -36,9 +36,9 @@ class Reader:
         self._engine = Engine(self._catalog, limits)
         self.rates = Rates()
 
-    def sql(self, text: str, *, wide: bool = False) -> Result:
-        """Answer a statement."""
-        return self._engine.sql(text, wide=wide)
+    def sql(self, text: str, *, window: WindowAsked | None = None, wide: bool = False) -> Result:
+        """Answer a statement. `window`: of FROM items without a clause; default the open one."""
+        return self._engine.sql(text, window=window, wide=wide)
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""

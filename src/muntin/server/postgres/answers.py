@@ -16,11 +16,13 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.errors import MuntinError, SelectError, how_many
 from muntin.select.allowed import words
+from muntin.select.catalog import OPEN, WindowAsked
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
 from muntin.server.postgres.relations import ShownTable, relations, rewritten
 from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, modifier_of, type_of
+from muntin.server.postgres.settings import window_of
 from muntin.server.reader import Reader
 
 HEAD = struct.Struct(">I")
@@ -41,7 +43,12 @@ class PostgresAnswers:
         self._known: tuple[Any, dict[str, ShownTable]] | None = None
 
     def answer(
-        self, text: str, formats: Sequence[int], describe: Sequence[str] | None, copy: bool
+        self,
+        text: str,
+        formats: Sequence[int],
+        describe: Sequence[str] | None,
+        copy: bool,
+        window: str,
     ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
@@ -54,13 +61,16 @@ class PostgresAnswers:
             is wrong.
         copy : bool
             Rows of COPY instead.
+        window : str
+            Of tables without a clause: see `window_of`.
 
         Raises
         ------
         MuntinError
             Places are those of `text`.
         """
-        result, said = self._result(text)
+        asked = window_of(window)
+        result, said = self._result(text, asked)
         schema = result.table.schema
         if len(formats) > 1 and len(formats) != len(schema) and describe is None:
             raise SelectError(
@@ -78,20 +88,20 @@ class PostgresAnswers:
             ],
             "rows": len(result),
             "notice": said,
-            "types": [self._type_of(probe) for probe in describe or ()],
+            "types": [self._type_of(probe, asked) for probe in describe or ()],
         }
         data = json.dumps(head).encode()
         yield HEAD.pack(len(data)) + data
         if describe is None:
             yield from data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
 
-    def _type_of(self, probe: str) -> int:
+    def _type_of(self, probe: str, window: WindowAsked) -> int:
         try:
-            return type_of(self._result(probe)[0].table.schema.types[0]).oid
+            return type_of(self._result(probe, window)[0].table.schema.types[0]).oid
         except MuntinError:
             return 0
 
-    def _result(self, text: str) -> tuple[Result, list[str]]:
+    def _result(self, text: str, window: WindowAsked) -> tuple[Result, list[str]]:
         """The rows, and what they are true of in sentences; none for the catalog."""
         infos = self._reader.known()
         if self._known is None or self._known[0] != infos:
@@ -104,7 +114,8 @@ class PostgresAnswers:
                 return self._reader.sql(text, wide=True), []
             edited, more = rewritten(text, known)
             try:
-                result = self._reader.sql(edited.text, wide=True)
+                default = None if window == OPEN else window
+                result = self._reader.sql(edited.text, window=default, wide=True)
             except SelectError as error:
                 raise error.moved(edited.before) from None
         except SelectError as refused:

@@ -329,9 +329,13 @@ class PostgresSession:
         self._may_ask()
         try:
             text = self._settings.shown(portal.edited.text)
-            formats = list(portal.formats)
-            copy = bool(portal.prepared.copy)
-            arguments = {"text": text, "formats": formats, "describe": describe, "copy": copy}
+            arguments = {
+                "text": text,
+                "formats": list(portal.formats),
+                "describe": describe,
+                "copy": bool(portal.prepared.copy),
+                "window": self._settings.window,
+            }
             asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
             self._asking = asyncio.ensure_future(
                 self._statements.answer(asked, self._client, asking=True, ends=True)

@@ -1,11 +1,20 @@
-"""What a client has set. Little of it has an effect: SHOW and RESET tell of it."""
+"""What a client has set. Little of it has an effect: SHOW and RESET tell of it.
+
+`muntin.window` has: which window is read of a table without a clause. Tools that write their own
+SQL, and parse what their users write, know no FOR.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from muntin.select.syntax import text_literal
+from muntin.errors import SelectError
+from muntin.select.catalog import OPEN, WindowAsked
+from muntin.select.limits import Limits
+from muntin.select.parser import parse
+from muntin.select.syntax import show, show_window, text_literal
 from muntin.server.postgres.catalog_tables import SETTINGS
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.text import Word, words_of
@@ -14,7 +23,8 @@ SETTINGS_MAX, NAME_CHARACTERS_MAX, VALUE_CHARACTERS_MAX = 100, 64, 256
 _NAMES = {name.lower(): name for name in SETTINGS}
 _OWN = "application_name"
 _REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index(_OWN)]
-_OPTION = re.compile(r"-c\s*([\w.]+)=(\S+)|--([\w.-]+)=(\S+)")
+_WINDOW = "muntin.window"
+_OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])+)")
 _QUIET = ("warning", "error", "log", "fatal", "panic")
 _ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}
 
@@ -39,7 +49,8 @@ class SessionSettings:
             raise Refusal("0A000", f"texts are in UTF-8, not in {encoding[:40]}")
         self._values = {name.lower(): value for name, value in SETTINGS.items()}
         for found in _OPTION.finditer(given.get("options", "")):
-            self.set((found[1] or found[3]).lower().replace("-", "_"), found[2] or found[4])
+            value = re.sub(r"\\(.)", r"\1", found[2])  # a blank has a backslash before it
+            self.set(found[1].lower().replace("-", "_"), value)
         self.set(_OWN, given.get(_OWN, "")[:64])
         self._first = dict(self._values)
 
@@ -48,14 +59,28 @@ class SessionSettings:
         """Whether notices are not to be sent."""
         return self._values.get("client_min_messages", "").lower() in _QUIET
 
+    @property
+    def window(self) -> str:
+        """See `window_of`."""
+        return self._values[_WINDOW]
+
     def reported(self) -> Iterator[tuple[str, str]]:
         """What a client is told at the start."""
         return ((name, self._values[name.lower()]) for name in _REPORTED)
 
     def set(self, name: str, value: str) -> None:
-        """What is fixed here stays as it is."""
-        if (name in _NAMES and name != _OWN) or len(name) > NAME_CHARACTERS_MAX:
+        """What is fixed here stays as it is.
+
+        Raises
+        ------
+        Refusal
+            No window.
+        """
+        fixed = name in _NAMES and name not in (_OWN, _WINDOW)
+        if fixed or len(name) > NAME_CHARACTERS_MAX:
             return
+        if name == _WINDOW:
+            window_of(value)
         if name in self._values or len(self._values) < SETTINGS_MAX:
             self._values[name] = value[:VALUE_CHARACTERS_MAX]
 
@@ -88,6 +113,27 @@ class SessionSettings:
             remedy = "there are: " + ", ".join(_NAMES.get(n, n) for n in self._values)
             raise words[1].wrong(f"there is no setting {name[:64]}", "value", remedy)
         return f'SELECT {text_literal(self._values[name])} AS "{name}"'
+
+
+@lru_cache(maxsize=64)
+def window_of(setting: str) -> WindowAsked:
+    """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes.
+
+    Raises
+    ------
+    Refusal
+        It is none of these.
+    """
+    try:
+        statement = parse(f"SELECT 1 FROM x FOR {setting}", Limits())  # noqa: S608 (it is not run)
+        (window,) = (item.window or OPEN for item in statement.items)
+        whole = show(statement) == f"SELECT 1 FROM x FOR {show_window(window)}"  # noqa: S608
+        if whole and window.kind in ("all", "open", "last"):
+            return window
+    except (SelectError, ValueError):
+        pass
+    said = f"{_WINDOW} is {setting[:60]!r}, which is no window"
+    raise Refusal("22023", said, "write ALL, OPEN or LAST 15 minutes")
 
 
 def named(words: Sequence[Word]) -> str:
