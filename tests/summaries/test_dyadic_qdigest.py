@@ -224,6 +224,18 @@ def test_floats_beside_large_integers(start):
             assert (rank.lower[0], rank.upper[0]) == (truth, truth)
 
 
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_large_integers_asked_beside_floats_keep_their_digits(kind):
+    start = (1 << 60) + 1
+    digest = DyadicQDigest(k=1000, domain=IntegerRange(8, start))
+    digest.update([start, start + 1, start + 2])
+    points = [kind(start + 1), start + 1.0, 0.5, 2**70, -(2**70), np.inf, -np.inf]
+    for inclusive in (True, False):
+        rank = digest.rank(points, inclusive=inclusive)
+        truth = [1 + inclusive, 0, 0, 3, 0, 3, 0]  # start + 1.0 is a float: 2**60
+        assert rank.value.tolist() == rank.lower.tolist() == rank.upper.tolist() == truth
+
+
 def test_the_rank_of_a_float_counts_those_equal_to_it():
     digest = DyadicQDigest.for_error(0.001, domain=FloatOrder())
     digest.update([5.0] * 30 + [9.99] * 30 + [19.95] * 40)

@@ -7,6 +7,7 @@ not such a map: a digest over hashes answers for the hashes' uniform order, not 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, column_of, integer_in, with_plain_integers
 from muntin.summaries.times import as_times
+from muntin.summaries.weighted_view import as_points
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
 _SIGN = np.uint64(1 << 63)
@@ -115,9 +117,7 @@ class IntegerRange(_WholeRange):
         return self._since_start(numbers.astype(np.int64))
 
     def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        numbers = as_numbers(values)
-        if numbers.dtype.kind == "f":
-            numbers = np.floor(numbers)
+        numbers = _whole(values, inclusive=True)
         # As int64, since `start` and its like past 2**53 would be rounded beside floats.
         below, above = numbers < INT64_MIN, numbers >= INT64_MAX + 1
         whole = np.where(below | above, 0, numbers).astype(np.int64)
@@ -221,12 +221,23 @@ def order_map(parameters: Mapping[str, Any]) -> OrderMap:
 def placed(domain: OrderMap, values: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
     """As `OrderMap.place`, cells as int64[n]: of a rank, whether or not it is that of values equal
     to the question."""
-    if isinstance(domain, IntegerRange) and not inclusive:
-        values = as_numbers(values)
-        if values.dtype.kind == "f":
-            values = np.ceil(values)  # less than 2.5 is less than 3
+    if isinstance(domain, IntegerRange):
+        values = _whole(values, inclusive)
     cells, beyond = domain.place(values)
     return cells.view(np.int64), beyond
+
+
+def _whole(values: Any, inclusive: bool) -> np.ndarray:
+    """Questions as whole numbers of the same rank: less than 2.5 is less than 3. Integers that
+    are beyond int64, or stand beside floats, stay what they are, as objects."""
+    points = as_points(values)
+    if points.dtype.kind == "f":
+        return np.floor(points) if inclusive else np.ceil(points)
+    if points.dtype == object:
+        near = math.floor if inclusive else math.ceil
+        whole = [p if isinstance(p, int) or math.isinf(p) else near(p) for p in points]
+        return np.array(whole, object)
+    return points
 
 
 def map_for(name: str, kind: pa.DataType) -> OrderMap:

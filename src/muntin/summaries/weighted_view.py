@@ -138,9 +138,12 @@ def as_points(x: Any) -> np.ndarray:
     """Integers or float64, [n], none of them NaN, or both as objects, where the integers among
     floats would lose a digit; BadArgument."""
     points = column_of(x, "point")
-    if points.dtype.kind == "f" and isinstance(x, list | tuple) and (np.abs(points) >= 2**53).any():
-        mixed = np.array(x, object)
-        points = mixed if any(isinstance(point, int) for point in mixed.flat) else points
+    if isinstance(x, list | tuple) and (
+        points.dtype == object or (points.dtype.kind == "f" and (np.abs(points) >= 2**53).any())
+    ):
+        plain = [point.item() if isinstance(point, np.generic) else point for point in x]
+        if any(isinstance(point, int) for point in plain):
+            points = np.array(plain, object)
     if points.size == 0 or points.dtype.kind == "f":
         points = points.astype(np.float64, copy=False)
     if points.dtype.kind not in "fiu" and not all(isinstance(p, int | float) for p in points):
