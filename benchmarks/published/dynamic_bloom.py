@@ -7,6 +7,8 @@ blocks: filters that double, with a shrinking budget (Almeida et al.: Scalable B
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from muntin.errors import BadArgument
@@ -28,6 +30,10 @@ class RowOfFilters(DynamicBloom):
             raise BadArgument(f"layout={layout!r}: one of {', '.join(LAYOUTS)}")
         super().__init__(capacity, fpp)
         self._is_paper = layout == "paper"
+
+    def false_positive_rate(self) -> float:
+        """Equation 2: filters say yes independently of each other."""
+        return 1 - math.prod(1 - one.rate for one in self._settled())
 
     def _take(self, hashes: np.ndarray) -> None:
         if not self._is_paper and len(self._runs) > 1:

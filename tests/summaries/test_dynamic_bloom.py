@@ -121,6 +121,23 @@ def test_keys_of_one_hash_range_are_told_apart_as_well(layout):
     assert seen.contains_hashes(hashes[10_000:]).sum() <= 1.1 * expected + 4 * np.sqrt(expected)
 
 
+def test_runs_that_do_not_overlap_answer_yes_as_often_as_it_says():
+    seen = DynamicBloom(1000, 0.9, headroom=1)
+    for keys in np.split(strangers(30_000, seed=5), 1000):
+        seen.update_hashes(keys)
+        assert seen.filters
+    expected = seen.false_positive_rate()  # were they independent, it would be 0.858
+    assert expected <= 0.9
+    assert seen.contains_hashes(strangers(200_000)).mean() == pytest.approx(expected, abs=0.004)
+
+
+@given(st.lists(st.integers(0, 300), max_size=600), st.integers(1, 40))
+def test_an_item_that_comes_twice_at_once_is_one_key(items, capacity):
+    seen = DynamicBloom(capacity, 0.001, headroom=1)
+    seen.update(np.array(items * 2, np.int64))
+    assert seen.keys <= len(set(items))
+
+
 def test_repeats_cost_nothing():
     seen = RowOfFilters(1000, 0.01, "split")
     for _ in range(30):

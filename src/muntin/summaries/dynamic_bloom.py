@@ -1,8 +1,9 @@
 """Dynamic Bloom filter: is a key among those seen? Never a wrong no, at any number of keys.
 
 State       sorted fingerprints, Elias-Fano coded, one run a generation; hashes that wait for it
-Error       a wrong yes with probability 1 - product of (1 - rate) over the runs; below `fpp` at
-            any number of keys, but after merges beyond capacity * headroom of them
+Error       a wrong yes with the sum of the runs' rates at most: a run takes in what those before
+            say no to, so that they overlap little; below `fpp` at any number of keys, but after
+            merges beyond capacity * headroom of them
 Merge       union of fingerprints, the same as one filter over both up to capacity * headroom
             keys; beyond, rates add up
 Duplicates  harmless
@@ -149,9 +150,8 @@ class DynamicBloom(Mapped):
             Planned keys where there are fewer.
         """
         ordered = sorted_hashes(_spread(_as_hashes(hashes)))
-        distinct = int((ordered[1:] != ordered[:-1]).sum()) + 1 if len(ordered) else 0
         least = integer_in("capacity_min", capacity_min, 1, CAPACITY_MAX)
-        made = cls(max(least, distinct), fpp, seed, headroom)
+        made = cls(max(least, len(ordered)), fpp, seed, headroom)
         made._check_type(item_type)
         made._type = item_type if len(hashes) else None
         made._count = len(hashes)
@@ -185,7 +185,8 @@ class DynamicBloom(Mapped):
 
     @property
     def keys(self) -> int:
-        """Different items seen (but those that were taken for others)."""
+        """Different items seen (but those that were taken for others). After merges beyond
+        capacity * headroom, one that several saw may count more than once."""
         return sum(run.count for run in self._settled())
 
     @property
@@ -205,8 +206,8 @@ class DynamicBloom(Mapped):
         return 8 * sum(run.nbytes for run in self._runs) / keys if keys else 0.0
 
     def false_positive_rate(self) -> float:
-        """Probability that `contains` says yes to a key that was not seen, as it is now."""
-        return 1 - math.prod(1 - run.rate for run in self._settled())
+        """Probability at most that `contains` says yes to a key that was not seen, as it is now."""
+        return min(sum(run.rate for run in self._settled()), 1.0)
 
     def update(self, items: Any) -> None:
         """See items: strings or binary, integers, dates, or times (in whatever unit), all of one

@@ -132,10 +132,10 @@ def to_fingerprints(hashes: np.ndarray, universe: int) -> np.ndarray:
 
 
 def sorted_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Hashes, ascending."""
+    """The different ones of hashes, ascending."""
     signed = (hashes ^ _SIGN).view(np.int64)
     sort_run(signed)
-    return signed.view(np.uint64) ^ _SIGN
+    return as_set(signed).view(np.uint64) ^ _SIGN
 
 
 def to_partitions(hashes: np.ndarray, partitions: int) -> np.ndarray:
