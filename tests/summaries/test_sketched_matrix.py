@@ -1,6 +1,7 @@
 """The sketched matrix against exact sums by key, and beside the vector matrix."""
 
 import datetime
+import warnings
 from collections import defaultdict
 
 import numpy as np
@@ -234,6 +235,10 @@ def test_overflow_changes_nothing():
             summary.update(batch_of([row]))
         with pytest.raises(SummaryOverflow):
             summary.merge(fed([row]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy has nothing to add
+        with pytest.raises(SummaryOverflow):
+            summary.update(batch_of([("c", 1, 0, 1.7e308)] * 2))
     assert summary.to_bytes() == before
 
 

@@ -1,5 +1,6 @@
 """Keys and indicators that come and go: what a pane did not have is null, never zero."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -140,7 +141,7 @@ def test_merging_what_cannot_be():
 def test_the_larger_capacity_holds():
     for one, two, wanted in ((1, 2, 2), (None, 2, None), (2, None, None), (None, None, None)):
         first = VectorMatrix(["k"], capacity=one)
-        first.merge(VectorMatrix(["k"], capacity=two))
+        first.merge(VectorMatrix(["k"], capacity=two and np.int64(two)))
         assert first.capacity == wanted
 
 

@@ -144,7 +144,8 @@ class SketchedMatrix(GatheredSums):
                 if column is not None and len(column):
                     _refuse_negative(name, column)
                     is_float = column.dtype == np.float64
-                    more = float(np.sum(column)) if is_float else exact_sum(column)
+                    with np.errstate(over="ignore"):  # which is refused below
+                        more = float(np.sum(column)) if is_float else exact_sum(column)
                     total = _added(name, total, more)
             totals[name] = total
         super()._count(read, pieces, sums)

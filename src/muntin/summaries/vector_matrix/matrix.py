@@ -12,6 +12,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Unkn
 from muntin.segments.building import subtract
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
+from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.indicators import SumType
 from muntin.summaries.vector_matrix.batches import built
 from muntin.summaries.vector_matrix.gathered import GatheredSums, merged_to
@@ -27,7 +28,6 @@ from muntin.summaries.vector_matrix.names import (
     shown,
 )
 from muntin.summaries.vector_matrix.whole import (
-    check_capacity,
     check_whole,
     read_whole,
     rows_of,
@@ -81,7 +81,9 @@ class VectorMatrix(GatheredSums):
         capacity: int | None = None,
     ) -> None:
         super().__init__(keys, indicators)
-        self._capacity = check_capacity(capacity)
+        self._capacity = (
+            None if capacity is None else integer_in("capacity", capacity, 1, INT64_MAX)
+        )
 
     def _changed(self) -> None:
         super()._changed()

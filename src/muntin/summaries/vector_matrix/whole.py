@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, CorruptSummary
+from muntin.errors import CorruptSummary
 from muntin.segments.algebra import Algebra
 from muntin.segments.codec import decode
 from muntin.segments.columns import frozen
 from muntin.segments.sums import Sums, key_rows
 from muntin.segments.table import Segment
 from muntin.summaries.envelope import unseal
-from muntin.summaries.indicators import INT64_MAX
 from muntin.summaries.key_columns import TYPES
 from muntin.summaries.vector_matrix.names import Key
 
@@ -104,9 +103,3 @@ def check_whole(whole: Segment, keys: Sequence[Key], kinds: Any) -> dict[str, An
             if one not in (None, kinds[name]):
                 raise CorruptSummary(f"{kind}: key column {name!r:.100} is {one}")
     return kinds
-
-
-def check_capacity(capacity: Any) -> int | None:
-    if capacity is None or (type(capacity) is int and 1 <= capacity <= INT64_MAX):
-        return capacity
-    raise BadArgument(f"capacity={capacity!r:.50}: give the rows a window may hold")
