@@ -154,15 +154,21 @@ def _planned(planner: Planner, text: str) -> object:
     return plan, plan.show(), plan.text, [item.span for item in plan.statement.items]
 
 
-def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that planning has parsed."""
+    found: list[str] = []
     original = planning.parse
 
     def parse(text: str, limits: Limits) -> object:
-        parsed.append(text)
+        found.append(text)
         return original(text, limits)
 
     monkeypatch.setattr(planning, "parse", parse)
+    return found
+
+
+def test_constants_are_planned_once(parsed: list[str]) -> None:
     planner = Planner(Limits())
 
     def arguments(text: str) -> tuple:
@@ -194,15 +200,7 @@ def test_constants_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     "item",
     ["orders(driver)", "orders", "quantiles(delays, 0.5)", "trend(busiest)", "windows(orders)"],
 )
-def test_windows_are_planned_once(item: str, clause: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-    original = planning.parse
-
-    def parse(text: str, limits: Limits) -> object:
-        parsed.append(text)
-        return original(text, limits)
-
-    monkeypatch.setattr(planning, "parse", parse)
+def test_windows_are_planned_once(item: str, clause: str, parsed: list[str]) -> None:
     planner = Planner(Limits())
     texts = [f"SELECT * FROM {item} FOR {clause.format(number)}" for number in (1, 2, 3)]  # noqa: S608
     plans = [planner.plan(texts[0], _catalog())]
