@@ -215,7 +215,7 @@ class DyadicQDigest(Copied):
 
         Parameters
         ----------
-        values : array of n values, or one; also outside the domain
+        values : array of n values, or one; also outside the domain; decimals as the nearest doubles
         inclusive : bool
             False: how many are less.
 
