@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import read_only
 from muntin.kinds import PeriodicSpec, SegmentSpec, SummarySpec
 from muntin.segments import WHOLE, decode, encode, merge
+from muntin.segments.kernels import streams as kernels
 from muntin.spec import Pipeline
 from muntin.summaries.items import hash_items
 from muntin.summaries.sharding import SHARD_SEED, shards_of
@@ -32,6 +34,9 @@ def warm(pipeline: Pipeline) -> None:
             _warm_sequence(spec)
         elif isinstance(spec, SegmentSpec):
             _warm_segments(spec)
+    plane, halves = np.zeros(2, np.uint8), np.empty(1, np.uint8)
+    kernels.to_halves(plane, halves)  # which only some data are shorter by
+    kernels.from_halves(read_only(halves), 2, plane)
     for spec in specs:
         if isinstance(spec, SegmentSpec):
             full = spec.segment(_batch(spec, ["a"] * len(_FULL), _FULL), np.arange(len(_FULL)) % 2)
