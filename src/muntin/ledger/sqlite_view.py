@@ -122,15 +122,14 @@ class View:
         values = _bindable((ROLE_SUMMARY, summary, whole(length, "length"), high, low))
         with self._connect() as connection:
             if known:
-                rows = connection.execute(f"SELECT id FROM pieces {clause}", values).fetchall()
-                found = [known.get(identifier) for (identifier,) in rows]
-                for at, (identifier,) in enumerate(rows):
-                    if found[at] is None:
-                        new = read_pieces(connection, summary, "WHERE id = ?", (identifier,))
-                        found[at] = new[0] if new else None
-                there = [piece for piece in found if piece is not None]
-                if len(there) == len(rows):  # else a writer has merged some just now
-                    return there
+                rows = connection.execute(f"SELECT id FROM pieces {clause}", values)
+                ids = [identifier for (identifier,) in rows]
+                there = {each: known[each] for each in ids if each in known}
+                for new in [each for each in ids if each not in known]:
+                    for piece in read_pieces(connection, summary, "WHERE id = ?", (new,)):
+                        there[new] = piece
+                if len(there) == len(ids):  # else a writer has merged some just now
+                    return [there[each] for each in ids]
             return read_pieces(connection, summary, clause, values)
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -30,12 +31,12 @@ class Copied:
         return twin
 
 
-class Merging(Copied):
+class Merging(Copied, ABC):
     """A summary of which several become one by merging one after the other."""
 
+    @abstractmethod
     def merge(self, other: Any) -> None:
         """Add the events of another, which stays as it is."""
-        raise NotImplementedError
 
     @classmethod
     def merged(cls, summaries: Iterable[Self]) -> Self:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import struct
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -55,7 +56,7 @@ _WAITING_MIN = 1 << 16  # hashes that wait before runs are rebuilt: 512 KiB
 _COUNT = struct.Struct("<Q")
 
 
-class Mapped(Copied):
+class Mapped(Copied, ABC):
     """What can be read in place, as a file is mapped into memory."""
 
     @classmethod
@@ -69,8 +70,8 @@ class Mapped(Copied):
         return cls._read(data, copy=False)
 
     @classmethod
-    def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self: ...
 
 
 class DynamicBloom(Mapped):

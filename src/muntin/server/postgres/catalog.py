@@ -1,43 +1,26 @@
 """The small part of pg_catalog and information_schema that clients ask for.
 
-The tables are Arrow's, made of what there is to ask. A client's statement is parsed, each table
-and function of it looked up in an allow-list, and SQL written from the tree runs in a locked-down
-DuckDB of its own: the text reaches nothing.
+The tables are Arrow's, made of what there is to ask. A client's statement is translated, and SQL
+written from its tree runs in a locked-down DuckDB of its own: the text reaches nothing.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import exp, parse
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
-from muntin.errors import SelectError, did_you_mean
-from muntin.select.allowed import words
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
 from muntin.select.result import Result
-from muntin.server.postgres.catalog_tables import (
-    CATALOGS,
-    DATABASE,
-    SCHEMA,
-    SERVER_VERSION,
-    SETTINGS,
-    USER,
-    Columns,
-    catalog_tables,
-    namespaces,
-)
+from muntin.server.postgres.catalog_language import refused, translated
+from muntin.server.postgres.catalog_tables import CATALOGS, Columns, catalog_tables
 from muntin.server.postgres.relations import ShownTable
-from muntin.server.postgres.rows import TYPES
-from muntin.server.postgres.text import Edit, Edited, words_of
+from muntin.server.postgres.text import words_of
 
-STATEMENT_BYTES_MAX = 16 << 10
-VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
-_NODES_MAX, _DEPTH_MAX = 2_000, 48
 _LIMITS = Limits(
     seconds=5.0,
     memory_bytes=64 << 20,
@@ -46,69 +29,6 @@ _LIMITS = Limits(
     cache_bytes=1 << 20,
     concurrent=2,
 )
-_TRUE, _NULL, _NO_NUMBER = "TRUE", "CAST(NULL AS VARCHAR)", "CAST(NULL AS BIGINT)"
-_CALLS: dict[str, str] = {
-    "version": f"'{VERSION}'",
-    "current_schema": f"'{SCHEMA}'",
-    "current_database": f"'{DATABASE}'",
-    "current_catalog": f"'{DATABASE}'",
-    "current_user": f"'{USER}'",
-    "session_user": f"'{USER}'",
-    "pg_get_userbyid": f"'{USER}'",
-    "pg_encoding_to_char": "'UTF8'",
-    "pg_is_in_recovery": "TRUE",
-    "pg_advisory_unlock_all": "NULL",
-    "inet_server_addr": _NULL,
-    "inet_server_port": "CAST(NULL AS INTEGER)",
-    "pg_relation_is_publishable": "FALSE",
-    "pg_column_is_updatable": "FALSE",
-    "getdatabaseencoding": "'UTF8'",
-    "pg_char_to_encoding": "6",
-    "pg_is_other_temp_schema": "FALSE",
-    "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
-}
-_CALLS |= dict.fromkeys(("array_lower", "array_upper", "to_regtype", "age"), _NO_NUMBER)
-_CALLS |= dict.fromkeys(
-    ("pg_backend_pid", "txid_current", "pg_my_temp_schema", "pg_relation_is_updatable"), "0",
-)  # fmt: skip
-_CALLS |= dict.fromkeys(
-    ("obj_description", "col_description", "shobj_description", "pg_size_pretty",
-     "pg_tablespace_location", "current_setting", "set_config", "to_regclass",
-     "json_build_object"), _NULL,
-)  # fmt: skip
-_ALIKE = {
-    "has_.*_privilege|pg_has_role|pg_.*_is_visible": _TRUE,
-    "pg_.*_size": "0",
-    "pg_get_.*": _NULL,
-    "pg_stat_get_.*|_pg_.*": _NO_NUMBER,
-}
-"""What all functions with such names answer."""
-_FUNCTIONS = words(
-    """
-    And Or Xor Not Case If Cast TryCast Coalesce Count Max Min Sum Lower Upper Substring Concat
-    ConcatWs ArrayAgg Array Exists Any All Nullif Length Trim SplitPart StrPosition Replace
-    CurrentTimestamp CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike
-    RegexpILike LogicalAnd LogicalOr Unnest Explode GenerateSeries ArrayLength ArraySize Quote
-    Extract Round
-    """
-)
-_NAMED = {"CurrentVersion": "version", "JSONObject": "json_build_object"}
-_SERIES = words(
-    "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
-)
-_NO_LIST = "CAST([] AS BIGINT[])"
-_TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
-_OF_ROWS = {*_SERIES, "json_build_object", "age"}
-"""Of tables without rows they are right: of constants they would not be."""
-_LISTS = (exp.Array, exp.CurrentSchemas)  # that are written
-_PROCEDURES = words("typinput typreceive typsend")
-_SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
-"""Columns that each table has, and that tools read to see what has changed."""
-_KEPT_CASTS = words(
-    "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
-)
-_NAMES = words("name char cstring")
-_RIGHTS = words("select usage connect execute")  # of everybody who came in
 
 
 def is_catalog(text: str, known: Mapping[str, ShownTable]) -> bool:
@@ -158,7 +78,7 @@ class PostgresCatalog:
         """
         tables = self._tables(known)
         oids = _oids(tables)
-        statement = _checked(text, tables, oids)
+        statement = translated(text, tables, oids)
         used = [table for table in statement.find_all(exp.Table) if table.name in tables]
         read = [tables[table.name] for table in used]
         for table in used:
@@ -175,7 +95,7 @@ class PostgresCatalog:
             found = self._database.run(sql, read, seconds=_LIMITS.seconds)
         except DatabaseError as error:
             code = {"timeout": "timeout", "memory": "limit", "too_large": "limit"}.get(error.kind)
-            raise _refused(
+            raise refused(
                 f"the catalog cannot answer this: {error}", code or "not_allowed"
             ) from None
         return Result(found, (), None, 0, True, {}, (), 0, False, 0.0)
@@ -197,337 +117,3 @@ class PostgresCatalog:
 def _oids(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     classes = tables["pg_class"]
     return dict(zip(classes["relname"].to_pylist(), classes["oid"].to_pylist(), strict=True))
-
-
-def _checked(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int]) -> exp.Expr:
-    """The tree of a statement, all of which is allowed and translated."""
-    if len(text.encode("utf-8", "replace")) > STATEMENT_BYTES_MAX:
-        raise _refused("the statement is longer than 16 KiB", "limit")
-    try:
-        trees = parse(_simplified(text).text, read="postgres")
-    except (SqlglotError, RecursionError) as error:
-        raise _refused(
-            f"this is no statement: {str(error).splitlines()[0][:200]}", "syntax"
-        ) from None
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
-        raise _refused("only SELECT is answered", "statement")
-    tree = trees[0]
-    _find_paths(tree)
-    for number, node in enumerate(tree.walk()):
-        if number >= _NODES_MAX or node.depth > _DEPTH_MAX:
-            raise _refused("the statement is too large", "limit")
-    ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
-    for table in [*tree.find_all(exp.Table)]:
-        _check_table(table, tables, ctes)
-    if not any(table.name in tables for table in tree.find_all(exp.Table)):
-        for node in tree.find_all(exp.Func):
-            name = _function_name(node) or _called(node)
-            if name in _OF_ROWS and not isinstance(node.find(*_LISTS), exp.Expr):
-                raise _refused(f"no function {name}", "unknown_function")
-            if isinstance(node, exp.Cast) and not _is_kept(_type_said(node)):
-                raise _refused(f"no type {_type_said(node)[:64]}", "not_allowed")
-    _name_columns(tree)
-    for node in reversed([*tree.walk()]):  # what is inside first
-        translated = _translated(node, oids)
-        if translated is not node:
-            node.replace(translated)
-    return tree
-
-
-def _find_paths(tree: exp.Expr) -> None:
-    """What is compared with the names on the search path, however that is taken apart (Grafana),
-    is compared with the one name that is on it."""
-    for node in [*tree.find_all(exp.In)]:
-        inside = node.args.get("query")
-        calls = () if inside is None else inside.find_all(exp.Anonymous)
-        if any(str(c.this).lower() == "current_setting" and c.find(exp.Literal) and
-               c.find(exp.Literal).name == "search_path" for c in calls):  # fmt: skip
-            node.replace(exp.In(this=node.this, expressions=[exp.Literal.string(SCHEMA)]))
-
-
-def _name_columns(tree: exp.Expr) -> None:
-    """Columns without a name are called as PostgreSQL calls them."""
-    columns = [column for select in tree.find_all(exp.Select) for column in select.expressions]
-    for column in columns:
-        if isinstance(column, exp.Alias | exp.Star) or column.is_star:
-            continue
-        inside = column
-        while isinstance(inside, exp.Cast | exp.Paren):
-            inside = inside.this
-        name = inside.name if isinstance(inside, exp.Column) else "?column?"
-        if isinstance(inside, exp.Anonymous):
-            name = str(inside.this).lower()
-        elif isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
-            name = _called(inside)
-        column.replace(exp.alias_(column.copy(), name, quoted=True))
-
-
-def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
-    called = _function_name(table.this) if isinstance(table.this, exp.Func) else ""
-    if called in _SERIES:
-        return  # of lists, of which there are none
-    function = called or (_called(table.this) if isinstance(table.this, exp.Func) else "")
-    if function in _CALLS:  # TypeORM: FROM current_schema()
-        value = exp.alias_(_sql(_CALLS[function]), function)
-        table.replace(exp.select(value).subquery(table.alias or function))
-        return
-    if not isinstance(table.this, exp.Identifier) and called not in tables:
-        raise _refused("functions are no tables of the catalog", "not_allowed")
-    if table.name in ctes and not table.db:
-        return
-    name = called or table.name.lower()
-    if table.db.lower() == "information_schema":
-        name = f"information_schema.{name}"
-    if name not in tables or table.db.lower() not in ("", *CATALOGS):
-        raise _refused(
-            f"no table '{table.name[:64]}' in the catalog",
-            "unknown_name",
-            did_you_mean(name, tables),
-        )
-    if not table.alias:  # its columns are asked by its own name, without the schema
-        table.set("alias", exp.TableAlias(this=table.this.copy()))
-    table.set("this", exp.to_identifier(name))
-    table.set("db", None)
-    table.set("catalog", None)
-
-
-def _simplified(text: str) -> Edited:
-    """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, a schema before a
-    function or type, AS select."""
-    words = words_of(text)
-    edits: list[Edit] = []
-    skip = 0
-    for i, word in enumerate(words):
-        if i < skip:
-            continue
-        ahead = [w.text for w in words[i + 1 : i + 5]]
-        if (
-            word.is_word("SELECT", "COLLATE") and i and words[i - 1].is_word("AS")
-        ):  # a column's name
-            edits.append(Edit(word.start, word.end, f'"{word.text.lower()}"'))
-        elif word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
-            close = next((j for j in range(i, len(words)) if words[j].text == ")"), i)
-            sign = text[words[i + 3].end : words[close].start].strip()
-            edits.append(Edit(word.start, words[close].end, f" {sign} "))
-            skip = close + 1
-        elif word.is_word("COLLATE"):
-            last = i + 3 if ahead[1:2] == ["."] else i + 1
-            edits.append(Edit(word.start, words[min(last, len(words) - 1)].end, ""))
-            skip = last + 1
-        elif (
-            word.is_name
-            and word.value.lower() in CATALOGS
-            and ahead[:1] == ["."]
-            and (
-                word.value.lower() == "pg_catalog" or "(" in ahead[2:3] or words[i - 1].text == "::"
-            )
-        ):
-            edits.append(Edit(word.start, words[i + 1].end, ""))
-            skip = i + 2
-        elif word.is_name and word.value.lower() in _TEXTS and ahead[:2] == ["[", "]"]:
-            edits.append(Edit(word.start, word.end, "text"))
-    return Edited(text, edits)
-
-
-def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
-    """A node as DuckDB reads it. Raises SelectError for what is not in the allow-list."""
-    if isinstance(node, exp.Cast):
-        return _cast(node, oids)
-    if isinstance(node, exp.NEQ | exp.EQ):
-        for one, part, other in (
-            (node.this, "expression", node.expression),
-            (node.expression, "this", node.this),
-        ):
-            if one.name not in _PROCEDURES:
-                continue
-            if other.is_number:  # 0: there is none
-                node.set(part, exp.Literal.string("-"))
-            elif isinstance(other, exp.Column) and other.name == "oid":  # they are told by name
-                other.set("this", exp.to_identifier("proname"))
-        return node
-    if isinstance(node, exp.AtTimeZone):  # all times are in UTC
-        return node.this
-    if isinstance(node, exp.Unnest):
-        if not isinstance(node.expressions[0], exp.Array):
-            node.set("expressions", [_sql(_NO_LIST)])
-        return node
-    if isinstance(node, exp.Format) and node.this.is_string:
-        texts = [exp.Literal.string(node.this.name.replace("%I", "%s")), *node.expressions]
-        return exp.Anonymous(this="printf", expressions=texts)
-    if isinstance(node, exp.CurrentSchemas):
-        implicit = not (isinstance(node.this, exp.Boolean) and not node.this.this)
-        return _sql("['pg_catalog', 'public']" if implicit else "['public']")
-    if isinstance(node, exp.Explode) and isinstance(node.this, exp.Array):
-        return node
-    if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
-        return exp.Anonymous(this="unnest", expressions=[_sql(_NO_LIST)])
-    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
-        return _call(node, oids)
-    if (
-        isinstance(node, exp.Div)
-        and isinstance(node.this, exp.Cast)
-        and node.this.to.is_type("int")
-    ):
-        return exp.IntDiv(this=node.this, expression=node.expression)
-    if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
-        known = _answer_of(_called(node))
-        if known is None:
-            raise _refused(f"no function {node.sql_name()[:64]} in the catalog", "unknown_function")
-        return _sql(known)
-    if isinstance(node, exp.Parameter | exp.Command | exp.Into | exp.Lock | exp.Placeholder):
-        raise _refused("this cannot be part of a question to the catalog", "not_allowed")
-    if isinstance(node, exp.Column) and not node.table and node.name.lower() in _CALLS:
-        quoted = isinstance(node.this, exp.Identifier) and node.this.quoted
-        if not quoted and node.name.lower().startswith(("current_", "session_")):
-            return _sql(_CALLS[node.name.lower()])
-    if isinstance(node, exp.Column) and node.name.lower() in _SYSTEM:
-        return exp.Literal.number(0)
-    if isinstance(node, exp.Column):
-        node.set("db", None)
-    return node
-
-
-def _answer_of(name: str) -> str | None:
-    alike = (value for names, value in _ALIKE.items() if re.fullmatch(names, name))
-    return _CALLS.get(name) or next(alike, None)
-
-
-def _called(node: exp.Func) -> str:
-    return _NAMED.get(type(node).__name__, node.sql_name().lower())
-
-
-def _function_name(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    return {
-        "Explode": "unnest",
-        "GenerateSeries": "generate_series",
-        "ExplodingGenerateSeries": "generate_series",
-    }.get(type(node).__name__, "")
-
-
-def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
-    name = str(node.this).lower()
-    given = list(node.expressions)
-    if name == "format_type" and given:
-        return _type_names(*given[:2])
-    if name in ("to_regclass", "to_regtype") and given and isinstance(given[0], exp.Literal):
-        return _regclass(given[0].name, oids) if name == "to_regclass" else _regtype(given[0])
-    if name == "current_setting" and given and isinstance(given[0], exp.Literal):
-        found = SETTINGS.get(given[0].name)
-        return exp.null() if found is None else exp.Literal.string(found)
-    if name == "quote_ident" and len(given) == 1:
-        plain = _sql(
-            "CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_$]*') THEN x "
-            "ELSE '\"' || replace(x, '\"', '\"\"') || '\"' END"
-        )
-        return _with(plain, given[0])
-    if name == "parse_ident" and given and isinstance(given[0], exp.Literal):
-        parts = [word.value for word in words_of(given[0].name) if word.is_name]
-        return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
-    if name == "_pg_expandarray":  # of the columns of an index, and there are none
-        return _sql("{'x': CAST(NULL AS INTEGER), 'n': CAST(NULL AS INTEGER)}")
-    value = _answer_of(name)
-    if value and name.startswith("has_") and given and given[-1].is_string:
-        wanted = given[-1].name.lower().split(",")  # one of them will do
-        return exp.Boolean(this=not _RIGHTS.isdisjoint(right.strip() for right in wanted))
-    if value:
-        return _sql(value)
-    raise _refused(f"no function {name[:64]} in the catalog", "unknown_function")
-
-
-def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
-    whens = " ".join(
-        f"WHEN {kind.oid} THEN '{kind.name}' WHEN {kind.lists} THEN '{kind.name}[]'"
-        for kind in TYPES
-    )
-    digits = "CASE WHEN modifier > 4 THEN printf('(%d,%d)', modifier >> 16, modifier % 65536 - 4)"
-    chosen = _sql(
-        f"CASE oid {whens} ELSE CASE WHEN oid >= 0 THEN 'text' END END || {digits} ELSE '' END"
-    )
-    given = {"oid": oid, "modifier": modifier or exp.null()}
-    return chosen.transform(
-        lambda part: given[part.name].copy() if isinstance(part, exp.Column) else part
-    )
-
-
-def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
-    """To a type that DuckDB knows."""
-    to = _type_said(node)
-    if to == "oid":
-        return node.this if not node.this.is_string else exp.cast(node.this, "BIGINT")
-    if to in _TEXTS:
-        if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":
-            return _regclass(node.this.name, oids)
-        if to == "regnamespace":
-            return _regnamespace(node.this)
-        return _regtype(node.this) if to == "regtype" else node.this
-    if not _is_kept(to):
-        return node.this
-    if to in _KEPT_CASTS:
-        return node if to != "xid" else exp.cast(node.this, "BIGINT")
-    return exp.cast(node.this, "VARCHAR[]" if to.endswith("[]") else "VARCHAR")
-
-
-def _type_said(node: exp.Cast) -> str:
-    return node.to.sql("postgres").lower().strip('"')
-
-
-def _is_kept(to: str) -> bool:
-    if to.endswith("[]"):
-        return to in ("name[]", "text[]", "char[]", "varchar[]")
-    known = to in _KEPT_CASTS or to in _NAMES or to in _TEXTS or to == "oid"
-    return known or to.startswith(("char", "bpchar", "varchar", "text"))
-
-
-def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
-    plain = name.removeprefix(f"{SCHEMA}.").removeprefix("pg_catalog.").strip('"')
-    if plain.isdigit():
-        return exp.Literal.number(plain)
-    known = {"pg_class": 1259, "pg_namespace": 2615, "pg_type": 1247}
-    found = oids.get(plain, known.get(plain))
-    return _sql("CAST(NULL AS BIGINT)") if found is None else exp.Literal.number(found)
-
-
-def _regnamespace(given: exp.Expr) -> exp.Expr:
-    """The number of a schema whose name is written; the name of one that a column has."""
-    names = dict(namespaces())
-    if given.is_string:
-        found = {name: oid for oid, name in names.items()}.get(given.name.strip('"'))
-        return exp.null() if found is None else exp.Literal.number(found)
-    whens = " ".join(f"WHEN {oid} THEN '{name}'" for oid, name in names.items())
-    return _with(_sql(f"CASE x {whens} END"), given)
-
-
-def _with(written: exp.Expr, given: exp.Expr) -> exp.Expr:
-    """SQL whose only column stands for something else."""
-    return written.transform(lambda part: given.copy() if isinstance(part, exp.Column) else part)
-
-
-def _regtype(given: exp.Expr) -> exp.Expr:
-    """The number of a type whose name is written; the name of one that a column has."""
-    names = {
-        name: (oid, kind.name + brackets)
-        for kind in TYPES
-        for oid, short, brackets in (
-            (kind.oid, kind.short, ""),
-            (kind.lists, f"_{kind.short}", "[]"),
-        )
-        for name in (str(oid), short, kind.name + brackets)
-    }
-    if given.is_string:
-        found = names.get(given.name.rpartition(".")[2].strip('"').lower())
-        return exp.null() if found is None else exp.Literal.number(found[0])
-    whens = " ".join(f"WHEN '{name}' THEN '{said}'" for name, (_, said) in names.items())
-    written = f"CASE regexp_replace(x::VARCHAR, '^.*[.]|\"', '', 'g') {whens} ELSE x::VARCHAR END"
-    return _with(_sql(written), given)
-
-
-def _sql(text: str) -> exp.Expr:
-    found = parse(text, read="duckdb")[0]
-    assert found is not None  # noqa: S101 (ours)
-    return found
-
-
-def _refused(message: str, code: str, remedy: str = "") -> SelectError:
-    return SelectError(message, code=code, remedy=remedy or "ask information_schema or pg_catalog")

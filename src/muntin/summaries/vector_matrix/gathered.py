@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -29,7 +29,7 @@ from muntin.summaries.vector_matrix.whole import nothing
 _SEGMENTS_MAX = 64  # segments that wait to be merged, so that a small merge costs little
 
 
-class GatheredSums(Merging, ABC):
+class GatheredSums(Merging):
     """Sums of indicators by key, as one slice of a segment; not to be used by itself."""
 
     kind: ClassVar[str]
