@@ -243,7 +243,7 @@ def measure(short: bool) -> Iterable[Table]:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder)) as broker:
         topics = Topics(broker.servers)
         topics.fill("warm", WARM, 2, 10_000_000)
-        events, repeats = (200_000, 2) if short else (1_000_000, 3)
+        events, repeats = (200_000, 2) if short else (4_000_000, 3)
         yield backlog(broker.servers, topics, events, repeats, names)
         yield live(broker.servers, topics, 2_000, 10 if short else 40, names)
 

@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,7 @@ from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.database import Database
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
 from muntin.select.parser import parse
@@ -126,6 +128,31 @@ def test_plans_follow_the_catalog(fresh: tuple[Engine, MemoryCatalog]) -> None:
     made.infos = {}
     with pytest.raises(SelectError, match=r"no summary 'orders'(\n.*){3} none yet: its"):
         engine.sql(text)
+
+
+def test_what_reads_nothing_is_run_once(
+    fresh: tuple[Engine, MemoryCatalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, _ = fresh
+    ran: list[str] = []
+    run = Database.run
+
+    def counted(self: Database, sql: Callable[..., str], *rest: Any, **more: Any) -> pa.Table:
+        ran.append(sql())
+        return run(self, sql, *rest, **more)
+
+    monkeypatch.setattr(Database, "run", counted)
+    for text, rows in {"SELECT 1 AS one, 'a' AS a": [[1, "a"]], "SELECT 1 WHERE false": []}.items():
+        ran.clear()
+        assert [engine.sql(text).rows for _ in range(3)] == [rows] * 3
+        assert len(ran) == 1
+    assert [engine.sql("SELECT now() AS t", now=at).rows for at in (0, HOUR)] == [
+        [[f"1970-01-01T0{hour}:00:00Z"]] for hour in (0, 1)
+    ]
+    with pytest.raises(SelectError):  # an error is not kept
+        engine.sql("SELECT CAST('x' AS INT)")
+    with pytest.raises(SelectError):
+        engine.sql("SELECT CAST('x' AS INT)")
 
 
 def test_threads_at_once(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.cache import Cache
 from muntin.errors import BadArgument, MuntinError, SelectError, SummaryOverflow
 from muntin.select.bind import Bound
 from muntin.select.catalog import (
@@ -40,6 +41,7 @@ from muntin.select.tables import TableCache, shape_of, table_of
 from muntin.select.values import conformed, is_wide, plain_table, typed_ways
 from muntin.times import instant_text, now_us
 
+_CONSTANTS_MAX = 64
 _EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC
 
 
@@ -84,6 +86,7 @@ class Engine:
         self._planner = Planner(self.limits)
         self._tables = TableCache(self.limits.cache_bytes, self.limits.cache_seconds)
         self._database = Database(self.limits)
+        self._constants = Cache[pa.Table](entries_max=_CONSTANTS_MAX)
 
     def check(self, text: str) -> CheckedStatement:
         """Everything that can be said about a statement without running it.
@@ -146,12 +149,17 @@ class Engine:
                 table = answered(
                     known[0].table, plan.projected, plan.columns, plan.narrowing, self.limits
                 )
+            constant = not plan.items and not plan.clock  # as pools ask, to see who is there
+            if table is None and constant:
+                table = self._constants.get(plan.text)
             if table is None:
                 moment = _moment(now) if plan.clock else None
                 table = self._run(plan, reading.items, moment)
                 kinds = [kind for read in known for kind in read.table.schema.types]
                 wide = wide and any(map(is_wide, kinds))
                 table = plain_table(table, plan.columns, wide=wide)
+                if constant:
+                    self._constants.put(plan.text, table)
         except DatabaseError as error:
             raise converted(error, plan) from None
         return _result(table, known, time.perf_counter() - reading.started)
