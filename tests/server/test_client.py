@@ -12,12 +12,15 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from websockets.sync import client as sockets
+from websockets.sync.server import serve
 
 import muntin
-from muntin.client import Backoff, ServerError
+from muntin.client import Backoff, ServerError, subscription
 from muntin.client.answers import update_of
 from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.select.result import Result
+from muntin.server import messages
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text, instant_us
@@ -178,7 +181,9 @@ def test_who_never_answered_is_told_so():
             client.sql(SELECT)
 
 
-@pytest.mark.parametrize("url", ["http://[::1", None, 5])
+@pytest.mark.parametrize(
+    "url", ["http://[::1", None, 5, "h:99999", "h:port", "h:9/ä", f"{'h' * 99}:9"]
+)
 def test_what_is_no_server_is_told(url):
     with pytest.raises(BadArgument, match="is no server: "):
         muntin.connect(url)
@@ -209,17 +214,140 @@ def test_a_password_in_a_url_is_not_shown():
     ],
 )
 def test_an_answer_that_is_none_is_told_so(answer, said):
+    with (
+        answering(answer, b"Bearer reader-0123456789\r\n") as url,
+        pytest.raises(ServerError, match=said),
+    ):
+        muntin.connect(url, "reader-0123456789\n").state()
+
+
+WELCOME = json.dumps({"type": "welcome", "protocol": 1})
+SUBSCRIBED = json.dumps({"type": "subscribed", "id": "s", "on": "update", "channel": 1})
+
+
+@contextlib.contextmanager
+def saying(*texts):
+    """The address of a server that says this to each client, and hears it until it leaves."""
+
+    def speak(one):
+        for text in texts:
+            one.send(text)
+        for _ in one:
+            pass
+
+    with serve(speak, "127.0.0.1", 0) as talking:
+        threading.Thread(target=talking.serve_forever).start()
+        yield f"127.0.0.1:{talking.socket.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["no JSON"],
+        [b"\xff"],
+        ["[1]"],
+        ['{"a": 1}'],
+        ['{"type": "error"}'],
+        ['{"type": "welcome", "protocol": 2}'],
+        [WELCOME, SUBSCRIBED, "[]"],
+        [WELCOME, SUBSCRIBED, '{"type": "result", "result": {"columns": ["a"]}}'],
+    ],
+)
+def test_who_speaks_something_else_over_live_is_told_so(texts):
+    with saying(*texts) as url, pytest.raises(ServerError, match="is no Muntin server") as told:
+        next(muntin.connect(url, timeout=PATIENCE_SECONDS).subscribe(SELECT))
+    assert told.value.code == "protocol"
+    assert subscription.PROTOCOL == messages.PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("answer", "ask"),
+    [
+        ("application/json\r\n\r\nhello", lambda client: client.state()),
+        ("application/json\r\n\r\n[]", lambda client: client.windows()),
+        ("application/json\r\n\r\n{}", lambda client: client.resume()),
+        ("application/vnd.apache.arrow.stream\r\n\r\nhello", lambda client: client.sql(SELECT)),
+    ],
+)
+def test_an_answer_of_another_server_is_told_so(answer, ask):
+    with (
+        answering(f"200 OK\r\nContent-Type: {answer}") as url,
+        pytest.raises(ServerError, match="is no Muntin server"),
+    ):
+        ask(muntin.connect(url))
+
+
+def test_a_refusal_that_breaks_off_and_a_page_beside_live():
+    with (
+        answering("500 Bad\r\nContent-Length: 99\r\n\r\nhalf") as url,
+        pytest.raises(ServerError, match="does not answer"),
+    ):
+        muntin.connect(url).state()
+    with (
+        answering("302 Found\r\nLocation: http://[::1/\r\nContent-Length: 0\r\n\r\n") as url,
+        pytest.raises(ServerError, match="does not answer"),
+    ):
+        muntin.connect(url).subscribe(SELECT)
+
+
+@contextlib.contextmanager
+def answering(answer, expected=b""):
+    """The address of a server that gives one client this, whatever it asks."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def answering():
+        def answer_one():
             one, _ = listening.accept()
-            assert b"Bearer reader-0123456789\r\n" in one.recv(4096)
+            assert expected in one.recv(4096)
             one.sendall(f"HTTP/1.1 {answer}".encode())
+            one.shutdown(socket.SHUT_WR)
+            while one.recv(4096):  # else what the client still sends would break the answer off
+                pass
             one.close()
 
-        threading.Thread(target=answering).start()
-        with pytest.raises(ServerError, match=said):
-            muntin.connect(f"127.0.0.1:{listening.getsockname()[1]}", "reader-0123456789\n").state()
+        thread = threading.Thread(target=answer_one)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def test_who_closes_while_it_comes_back_is_let_go(monkeypatch):
+    """The other thread connects, and would wait for ever for what nobody wants any more."""
+    connect = sockets.connect
+    with saying(WELCOME, SUBSCRIBED) as url:
+        updates = muntin.connect(url).subscribe(SELECT)
+
+        def closed_meanwhile(*arguments, **options):
+            made = connect(*arguments, **options)
+            updates.close()
+            return made
+
+        monkeypatch.setattr(sockets, "connect", closed_meanwhile)
+        updates._socket.close()
+        thread, heard, _ = followed_meanwhile(updates, 1)
+        thread.join(10)
+        assert not thread.is_alive()
+        assert heard == []
+
+
+def test_what_ends_a_subscription_for_good_says_what_it_is(feeder, ledger, monkeypatch):
+    """After a restart the token is another: it is not just a connection that was lost."""
+    monkeypatch.setattr("muntin.client.subscription.RETRY_SECONDS", (0.05,))
+    server, port = server_that_comes_back(ledger)
+    with server:
+        updates = muntin.connect(server.url).subscribe(SELECT)
+        next(updates)
+    token = "another-0123456789"  # noqa: S105
+    with Server(ledger, port=port, reader_token=token), pytest.raises(ServerError) as refused:
+        for _ in updates:
+            pass
+    assert refused.value.code == "token"
+    assert "lost" not in str(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "x", float("nan"), float("inf")])
+def test_a_timeout_is_a_number_of_seconds(seconds):
+    with pytest.raises(BadArgument, match="timeout="):
+        muntin.connect("127.0.0.1:9", timeout=seconds)
 
 
 def test_clients_do_not_come_back_at_once():
@@ -243,6 +371,8 @@ def test_refusals(server):
         muntin.connect("http://muntin.example", token="reader-0123456789")  # noqa: S106
     with pytest.raises(BadArgument, match="no server"):
         muntin.connect("ftp://x")
+    with pytest.raises(BadArgument, match="no text"):
+        muntin.connect(server.url, token=5)
     with pytest.raises(BadArgument, match="line break"):
         muntin.connect(server.url, token="reader\n0123456789")  # noqa: S106
     with pytest.raises(ServerError, match="is it running"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
-from muntin.client.answers import ServerError, Update, refusal
+from muntin.client.answers import ServerError, Update, refusal, understood
 from muntin.client.subscription import Backoff, Subscription
 from muntin.errors import BadArgument, SelectError
 from muntin.select.result import Result
@@ -54,10 +55,14 @@ class Client(AbstractContextManager["Client"]):
         Where the server needs one. Beyond loopback it is sent over https only.
     """
 
-    def __init__(self, url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, url: str, token: str = "", *, timeout: float | None = TIMEOUT_SECONDS
+    ) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
-        except (TypeError, ValueError) as problem:  # of an IPv6 address
+            f"{parts.hostname or ''}{parts.port or ''}".encode("idna")
+            parts.path.encode("ascii")
+        except (TypeError, ValueError) as problem:  # of an address, a port, a name, a path
             raise BadArgument(f"{url!r} is no server: {problem}") from None
         shown = shown_url(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -70,11 +75,16 @@ class Client(AbstractContextManager["Client"]):
                 f"{shown!r}: a server has no users: leave out what stands before @, and give a "
                 "token as connect(url, token)"
             )
-        token = (token or "").strip()  # of a file
-        if not (token.isascii() and token.isprintable()):
-            raise BadArgument("the token is none: it holds a line break, or what is not ASCII")
+        token = token.strip() if isinstance(token, str) else token or ""  # of a file
+        if not (isinstance(token, str) and token.isascii() and token.isprintable()):
+            raise BadArgument(
+                "the token is none: it is no text, or holds a line break, or what is not ASCII"
+            )
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise BadArgument(f"{shown} would send the token in the open: use https://")
+        is_length = isinstance(timeout, int | float) and 0 < timeout < math.inf
+        if timeout is not None and not is_length:
+            raise BadArgument(f"timeout={timeout!r}: a number of seconds above 0")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout
@@ -91,23 +101,24 @@ class Client(AbstractContextManager["Client"]):
         """
         began = time.perf_counter()
         body = self._ask("/query", {"select": _text(statement)}, statement, accept=ARROW)
-        table = pa.ipc.open_stream(body).read_all()
-        about = json.loads((table.schema.metadata or {}).get(b"muntin", b"{}"))
-        table = table.replace_schema_metadata(None)
-        return Result.of(table, about, time.perf_counter() - began)
+        with understood(self.url):
+            table = pa.ipc.open_stream(body).read_all()
+            about = json.loads((table.schema.metadata or {})[b"muntin"])
+            table = table.replace_schema_metadata(None)
+            return Result.of(table, about, time.perf_counter() - began)
 
     def summaries(self) -> dict[str, Any]:
         """What can be asked: {"summaries": [...], "queries": [...]}."""
-        return json.loads(self._ask("/summaries"))
+        return self._read("/summaries")
 
     def windows(self, summary: str | None = None, *, limit: int = 1000) -> list[dict[str, Any]]:
         """Closed windows, oldest first, in their newest revision."""
         given = {"limit": limit} | ({"summary": summary} if summary else {})
-        return json.loads(self._ask(f"/windows?{urlencode(given)}"))["windows"]
+        return self._read(f"/windows?{urlencode(given)}", entry="windows")
 
     def state(self) -> dict[str, Any]:
         """What the pipelines do now."""
-        return json.loads(self._ask("/state"))
+        return self._read("/state")
 
     def slow_down(self, summary: str = "") -> dict[str, Any]:
         """Double the length of a summary's windows, up to its limit; what was done."""
@@ -164,7 +175,13 @@ class Client(AbstractContextManager["Client"]):
 
     def _command(self, action: str, summary: str) -> dict[str, Any]:
         given = {"action": action} | ({"summary": summary} if summary else {})
-        return json.loads(self._ask("/commands", given))["answer"]
+        return self._read("/commands", given, entry="answer")
+
+    def _read(self, path: str, given: dict[str, Any] | None = None, entry: str = "") -> Any:
+        said = self._ask(path, given)
+        with understood(self.url):
+            found = json.loads(said)
+            return found[entry] if entry else found
 
     def _ask(
         self,
@@ -177,14 +194,15 @@ class Client(AbstractContextManager["Client"]):
         headers = {**self._headers, "accept": accept, "content-type": JSON}
         request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 (http only)
         try:
-            with _OPENER.open(request, timeout=self._timeout) as answer:
-                found, kind = answer.read(), answer.headers.get_content_type()
-        except urllib.error.HTTPError as refused:
-            if elsewhere := refused.headers.get("location"):
-                raise ServerError(
-                    f"{self.url} leads to {elsewhere[:200]!r}: connect there"
-                ) from None
-            raise refusal(refused.code, refused.read(), statement) from None
+            try:
+                with _OPENER.open(request, timeout=self._timeout) as answer:
+                    found, kind = answer.read(), answer.headers.get_content_type()
+            except urllib.error.HTTPError as refused:
+                if elsewhere := refused.headers.get("location"):
+                    raise ServerError(
+                        f"{self.url} leads to {elsewhere[:200]!r}: connect there"
+                    ) from None
+                raise refusal(refused.code, refused.read(), statement) from None
         except (OSError, HTTPException) as problem:
             reason = getattr(problem, "reason", problem)
             raise ServerError(f"{self.url} does not answer: {reason}; is it running?") from None
@@ -193,7 +211,7 @@ class Client(AbstractContextManager["Client"]):
         return found
 
 
-def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> Client:
+def connect(url: str, token: str = "", *, timeout: float | None = TIMEOUT_SECONDS) -> Client:
     """A client of a Muntin server.
 
     Parameters
@@ -202,8 +220,8 @@ def connect(url: str, token: str = "", *, timeout: float = TIMEOUT_SECONDS) -> C
         For example "http://127.0.0.1:8787"; with the path that a proxy puts before it.
     token : str, optional
         Where the server needs one.
-    timeout : float
-        Seconds that an answer is waited for.
+    timeout : float or None
+        Seconds that an answer is waited for; None: however long it takes.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -67,6 +68,29 @@ class Update:
             return head + self.result._repr_html_()
         rest = self.error or self.gap or self.state
         return head + (f"<pre>{escape(str(dict(rest)))}</pre>" if rest else "")
+
+
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """What a server said is read in this block.
+
+    Raises
+    ------
+    ServerError
+        It is not what a Muntin server of this version says.
+    """
+    try:
+        yield
+    except (ServerError, SelectError, LedgerError):
+        raise
+    except (
+        ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException
+    ) as no:  # fmt: skip
+        raise ServerError(
+            f"{url} is no Muntin server, or of another version than this client: it said what "
+            f"cannot be read ({type(no).__name__}: {str(no)[:200]})",
+            "protocol",
+        ) from None
 
 
 def refusal(status: int, body: bytes, statement: str = "") -> MuntinError:

@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from muntin.client.answers import ServerError, Update, error_of, refusal, update_of
+from muntin.client.answers import ServerError, Update, error_of, refusal, understood, update_of
 from muntin.errors import LedgerError, MuntinError
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
+PROTOCOL = 1  # of /live
 PASSING = ("", "busy", "502", "503", "504")  # what a server, or a proxy before it, says for a time
 RETRY_SECONDS = (1.0, 2.0, 4.0, 5.0)
 PUSH_BYTES_MAX = 1 << 20  # a server pushes at most 256 KiB of characters
@@ -62,7 +63,7 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         wanted: dict[str, Any],
         after: str | None,
         reconnect: bool,
-        timeout: float,
+        timeout: float | None,
     ) -> None:
         self.after = after
         self._address = address
@@ -81,14 +82,15 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
                 if self._socket is None:
                     self._socket = self._open()
                     self._backoff.reset()
-                update = self._hear(json.loads(self._socket.recv()))
+                _, update = self._hear(self._socket.recv())
                 if update is not None:
                     return update
             except (ConnectionClosed, ServerError, LedgerError) as lost:
                 if self._closed.is_set():
                     break
-                fatal = isinstance(lost, ServerError) and lost.code not in PASSING
-                if fatal or not self._reconnect:
+                if isinstance(lost, ServerError) and lost.code not in PASSING:
+                    raise
+                if not self._reconnect:
                     raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
                 self._socket = None
                 self._closed.wait(self._backoff.pause())
@@ -119,30 +121,35 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
             raise refusal(
                 refused.response.status_code, bytes(refused.response.body or b"")
             ) from None
-        except (OSError, TimeoutError, InvalidHandshake, EOFError) as problem:
+        except (OSError, EOFError, WebSocketException, ValueError) as problem:  # of a redirect, too
             raise ServerError(f"{self._address} does not answer: {problem}") from None
         self._leave.enter_context(socket)
         try:
+            if self._closed.is_set():  # by another thread, which did not see this socket
+                raise ServerError(f"{self._address}: the subscription was closed")
             socket.send(json.dumps(self._wanted | ({"after": self.after} if self.after else {})))
-            while True:
-                message = json.loads(socket.recv(timeout=self._timeout))
-                self._hear(message)
-                if message["type"] == "subscribed":
-                    return socket
+            while self._hear(socket.recv(timeout=self._timeout))[0] != "subscribed":
+                pass
         except (ConnectionClosed, TimeoutError) as lost:
             raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
         except MuntinError:
             self._leave.close()
             raise
+        return socket
 
-    def _hear(self, message: Mapping[str, Any]) -> Update | None:
-        kind = message.get("type")
-        if kind == "error":
-            raise error_of(message, self._wanted.get("select", ""))
-        if kind == "subscribed":
-            self.after = message.get("after", self.after)
-        if kind not in ("result", "window", "gap"):
-            return None
-        update = update_of(message)
-        self.after = update.after or self.after
-        return update
+    def _hear(self, text: str | bytes) -> tuple[str, Update | None]:
+        """The type of a message, and the update that it is."""
+        with understood(self._address):
+            message = json.loads(text)
+            kind = message["type"]
+            if kind == "error":
+                raise error_of(message, self._wanted.get("select", ""))
+            if kind == "welcome" and message["protocol"] != PROTOCOL:
+                raise ValueError(f"protocol {message['protocol']}, and not {PROTOCOL}")
+            if kind == "subscribed":
+                self.after = message.get("after", self.after)
+            if kind not in ("result", "window", "gap"):
+                return kind, None
+            update = update_of(message)
+            self.after = update.after or self.after
+            return kind, update
