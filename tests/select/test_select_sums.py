@@ -97,6 +97,19 @@ def test_floats_are_added_with_what_rounding_lost(rows):
     engine.close()
 
 
+@pytest.mark.parametrize("values", [[1e308], [1e308, 1e308]])
+def test_a_sum_beyond_floats_is_infinite(values):
+    table = pa.table(
+        {"driver": list(map(str, range(len(values)))), "count": [1] * len(values), "f": values}
+    )
+    held = {("orders", kind): matrix_of({("driver",): table}) for kind in ("open", "all")}
+    info = SummaryInfo("orders", "vector_matrix", (("driver",),), ("f",))
+    engine = Engine(MemoryCatalog({"orders": info}, held))
+    found = engine.sql("SELECT isinf(sum(f)), isnan(sum(f)) FROM orders(driver) WHERE count > 0")
+    assert list(found.rows[0]) == [math.isinf(sum(values)), False]
+    engine.close()
+
+
 def test_sums_are_made_once_for_each_state_of_the_ledger(monkeypatch):
     made = []
     total = tables.total

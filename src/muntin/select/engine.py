@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.cache import Cache
@@ -183,8 +184,8 @@ class Engine:
         if plan.narrowing is not None:
             tables = [narrowed(tables[0], plan.narrowing)]
 
-        schemas = iter([table.schema for table in tables])
-        of_item = [None if read is None else next(schemas) for read in reads]
+        left = iter(tables)
+        of_item = [None if read is None else next(left) for read in reads]
         sums = [_sum_of(of_item[column.item], column.name) for column in plan.sums]
 
         def sql(*names: str) -> str:
@@ -291,10 +292,14 @@ class Engine:
         return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
 
 
-def _sum_of(schema: pa.Schema | None, column: str) -> str:
-    """DuckDB's function that adds up a column."""
-    is_float = schema is not None and pa.types.is_floating(schema.field(column).type)
-    return "fsum" if is_float else "sum"
+def _sum_of(table: pa.Table | None, column: str) -> str:
+    """DuckDB's function that adds up a column. Where a part of the sum is infinite, `fsum` loses
+    it: what rounding lost is NaN then."""
+    if table is None or not pa.types.is_floating(table.schema.field(column).type):
+        return "sum"
+    values = table.column(column).to_numpy()
+    with np.errstate(over="ignore"):
+        return "fsum" if np.isfinite(np.nansum(np.abs(values))) else "sum"
 
 
 def _source(name: str, table: pa.Table) -> str:
