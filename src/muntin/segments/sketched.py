@@ -101,7 +101,10 @@ class SketchedSums(OfIndicators):
             raise BadArgument(f"track={self.track}: list at least one key")
         for name, kind in self.indicators:
             if kind not in ("int64", "float64", None):
-                raise BadArgument(f"indicator {name!r} of type {kind}: a sketch sums floats")
+                raise BadArgument(
+                    f"indicator {name!r} of type {kind}: a sketch sums decimals as floats, give "
+                    "'float64'"
+                )
         _ = self._counts  # refuses what is out of range
 
     @property

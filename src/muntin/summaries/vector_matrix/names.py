@@ -70,7 +70,8 @@ def as_type(name: str, kind: Any) -> SumType | None:
     if kind is None or is_sum_type(kind):
         return kind
     raise BadArgument(
-        f"indicator {name!r} of type {kind!r:.50}: give 'int64', 'float64', 'decimal(2)' or None"
+        f"indicator {name!r} of type {kind!r:.50}: give 'int64', 'float64' or None; for sums that "
+        "are exact, of decimals, 'decimal(2)', too"
     )
 
 
