@@ -33,7 +33,7 @@ from muntin.summaries import (
     TimeWindowQuantiles,
     VectorMatrix,
 )
-from muntin.summaries.order_maps import FloatOrder
+from muntin.summaries.order_maps import FloatOrder, IntegerRange
 
 
 def _plain(summary: Any, values: np.ndarray) -> None:
@@ -153,6 +153,32 @@ def test_a_decimal_is_the_nearest_float(kind: type) -> None:
 
 
 @pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KLL(dtype="int64"),
+        lambda: REQ(dtype="int64"),
+        lambda: FixedWindowQuantiles(100, dtype="int64"),
+        lambda: DyadicQDigest(domain=IntegerRange(62)),
+    ],
+)
+def test_a_decimal_asked_of_integers_is_what_it_says(make: Callable[[], Any]) -> None:
+    summary = make()
+    summary.update([2**60 + i for i in range(4)])  # a float holds each 256th
+    asked = [Decimal(2**60 + 1), Decimal("1152921504606846978.5"), Decimal("Infinity")]
+    below = [Decimal("-1e999999"), Decimal("1e-999999")]
+    for same in (asked, np.array(asked), pa.array(asked[:2]), pd.Series(asked)):
+        assert (summary.rank(same).value * 4 / summary.rank(2**61).value).tolist()[:2] == [2, 3]
+        less = summary.rank(same, inclusive=False).value
+        assert (less * 4 / summary.rank(2**61).value).tolist()[:2] == [1, 3]
+    assert summary.rank(asked[2]).value == summary.rank(2**61).value
+    assert summary.rank(below).value.tolist() == [0, 0]
+    if isinstance(summary, KLL):
+        assert summary.cdf(asked[:1]).value.tolist() == [0.5, 1]
+    with pytest.raises(MuntinError, match="position 1 is NaN"):
+        summary.rank([Decimal(1), Decimal("NaN")])
+
+
+@pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: REQ(k=None), "k must be an integer, got None"),
@@ -162,6 +188,8 @@ def test_a_decimal_is_the_nearest_float(kind: type) -> None:
         (lambda: KLL(seed=np.timedelta64(1, "D")), "seed"),
         (lambda: CountMin(depth=np.timedelta64(1, "D")), "depth must be an integer"),
         (lambda: SketchedMatrix(["k"], ["x"], track=None), "track must be an integer"),
+        (lambda: SketchedMatrix(["k"], {"x": "f"}), "give 'int64', 'float64' or None; for sums"),
+        (lambda: SketchedMatrix(["k"], {"x": "decimal(2)"}), "as floats, give 'float64'"),
         (lambda: CountMin.for_error(None, 0.1), "epsilon must lie between 0 and 1, got None"),
         (lambda: DyadicQDigest(domain=5), "domain=5: give a map"),
         (lambda: HyperCalm.for_stream([1, 1], [1, 2], seed=-1), "seed=-1 is out of range"),

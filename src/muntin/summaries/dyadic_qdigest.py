@@ -215,7 +215,7 @@ class DyadicQDigest(Copied):
 
         Parameters
         ----------
-        values : array of n values, or one; also outside the domain; decimals as the nearest doubles
+        values : array of n values, or one; also outside the domain
         inclusive : bool
             False: how many are less.
 

@@ -230,11 +230,11 @@ def placed(domain: OrderMap, values: Any, inclusive: bool) -> tuple[np.ndarray, 
 def _whole(values: Any, inclusive: bool) -> np.ndarray:
     """Questions as whole numbers of the same rank: less than 2.5 is less than 3. Integers that
     are beyond int64, or stand beside floats, stay what they are, as objects."""
-    points = as_points(values)
+    near = math.floor if inclusive else math.ceil
+    points = as_points(values, near)
     if points.dtype.kind == "f":
         return np.floor(points) if inclusive else np.ceil(points)
     if points.dtype == object:
-        near = math.floor if inclusive else math.ceil
         whole = [p if isinstance(p, int) or math.isinf(p) else near(p) for p in points]
         return np.array(whole, object)
     return points

@@ -19,6 +19,7 @@ Limits      k even, 4 to 1,024; total weight below 2^60; no NaN. The same input 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
@@ -259,7 +260,8 @@ class REQ(Copied):
         """Fraction of the values that are <= `x` (or < `x`, where not inclusive): float64[n]."""
         points = check_points(x, self.dtype, inclusive)
         if self.dtype == "int64":  # beyond it, all are alike
-            points = [max(min(point, _FAR), -_FAR) for point in as_points(x).tolist()]
+            near = math.floor if inclusive else math.ceil
+            points = [max(min(point, _FAR), -_FAR) for point in as_points(x, near).tolist()]
         return self._asked(RanksOf(tuple(points), bool(inclusive)), "float64")
 
     def to_datasketches(self) -> bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
@@ -15,6 +17,8 @@ from muntin.summaries.kernels.weighted_view import find_around
 
 CONFIDENCE = 0.99
 """Of the bounds of what was sampled."""
+_FAR = 1 << 65
+"""Beyond all integers that are summarised."""
 
 
 class WeightedView:
@@ -104,7 +108,8 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
     A point between integers is moved to the one that gives the same rank.
     """
     boolean("inclusive", inclusive)
-    points = as_points(x)
+    near = math.floor if inclusive else math.ceil
+    points = as_points(x, near if dtype == "int64" else None)
     if dtype != "int64":
         try:
             return points.astype(np.float64, copy=False)
@@ -115,7 +120,6 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
         wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)
         return np.minimum(wide, high).astype(np.int64)
     if points.dtype == object:
-        near = math.floor if inclusive else math.ceil
         return np.array([near(min(max(point, low), high)) for point in points], np.int64)
     whole = np.floor(points) if inclusive else np.ceil(points)
     inside = np.where(np.abs(whole) < 2.0**63, whole, 0).astype(np.int64)
@@ -127,16 +131,21 @@ def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
 def set_beyond(x: Any, dtype: str, parts: Sequence[np.ndarray], whole: Any, none: Any = 0) -> None:
     """Of points beyond the least and greatest that int64 holds, which `check_points` moves to those
     two: in parts [..., n], `none` below them and `whole` above."""
-    points = as_points(x)
-    if dtype == "int64" and points.dtype.kind != "i":
+    if dtype != "int64":
+        return
+    points = as_points(x, math.floor)
+    if points.dtype.kind != "i":
         for part in parts:
             part[..., points >= np.uint64(1 << 63)] = whole
             part[..., points < (0 if points.dtype.kind == "u" else -(2.0**63))] = none
 
 
-def as_points(x: Any) -> np.ndarray:
+def as_points(x: Any, near: Callable[[Any], int] | None = None) -> np.ndarray:
     """Integers or float64, [n], none of them NaN, or both as objects, where the integers among
-    floats would lose a digit; BadArgument."""
+    floats would lose a digit; BadArgument. Decimals become what `near` makes of them, or without
+    it the nearest floats."""
+    if near:
+        x = _without_decimals(x, near)
     points = column_of(x, "point")
     if isinstance(x, list | tuple) and (
         points.dtype == object or (points.dtype.kind == "f" and (np.abs(points) >= 2**53).any())
@@ -154,14 +163,31 @@ def as_points(x: Any) -> np.ndarray:
     return points
 
 
-def check_increasing(x: Any) -> np.ndarray:
-    """As `as_points`, of points that strictly increase."""
+def _without_decimals(x: Any, near: Callable[[Any], int]) -> Any:
+    plain = x.as_py() if isinstance(x, pa.Scalar) else x
+    if isinstance(x, pa.Array | pa.ChunkedArray):
+        plain = x.to_pylist() if pa.types.is_decimal(x.type) else []
+    elif not isinstance(plain, list | tuple):
+        array = np.atleast_1d(plain)
+        plain = array.tolist() if array.dtype == object else []
+    if not any(isinstance(point, Decimal) for point in plain):
+        return x
+    return [
+        near(min(max(point, -_FAR), _FAR))
+        if isinstance(point, Decimal) and not point.is_nan()
+        else point
+        for point in plain
+    ]
+
+
+def check_increasing(x: Any) -> Any:
+    """`x`, if it is points that strictly increase."""
     points = as_points(x)
     falls = points[1:] <= points[:-1]
     if falls.any():
         at = int(falls.argmax()) + 1
         raise BadArgument(f"point {points[at]} at position {at}: points must strictly increase")
-    return points
+    return x
 
 
 def nothing(dtype: str) -> Estimate:
