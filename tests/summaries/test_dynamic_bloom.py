@@ -66,6 +66,23 @@ def test_merging_forgets_nothing(left, right, capacity):
     assert one.contains("later").all()
 
 
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(0, 2**32), st.integers(1, 4))
+def test_what_several_saw_is_one_key_beyond_the_headroom_as_well(capacity, headroom, seed, parts):
+    """In other orders, so that a key is in another generation here than there."""
+    keys, rng = np.arange(capacity * headroom * 30), np.random.default_rng(seed)
+    merged = DynamicBloom(capacity, 0.001, headroom=headroom)
+    for _ in range(parts):
+        part = DynamicBloom(capacity, 0.001, headroom=headroom)
+        for some in np.array_split(rng.permutation(keys), 8):
+            part.update(some)
+            assert part.filters
+        merged.merge(part)
+    assert merged.contains(keys).all()
+    assert merged.filters > 1
+    assert abs(merged.keys - len(keys)) <= 4 + len(keys) // 20
+    assert DynamicBloom.from_bytes(merged.to_bytes()).to_bytes() == merged.to_bytes()
+
+
 @given(batches)
 def test_a_merge_is_the_whole(parts):
     whole, merged = DynamicBloom(1000, 0.01), DynamicBloom(1000, 0.01)

@@ -53,6 +53,9 @@ HEADROOM_MAX = 1 << 20
 GROWTH = 8
 DECAY = 0.05  # budget of a generation, as a part of the one before
 _WAITING_MIN = 1 << 16  # hashes that wait before runs are rebuilt: 512 KiB
+_OUTWARDS = np.array([[-(2.0**13)], [2.0**13]])  # more than a hash as a float is off
+_LAST = 2.0**64 - 2.0**11  # the greatest float that is a hash
+_WIDE = 1 << 49  # of so many fingerprints each has more hashes than lie between two ends
 _COUNT = struct.Struct("<Q")
 
 
@@ -186,8 +189,7 @@ class DynamicBloom(Mapped):
 
     @property
     def keys(self) -> int:
-        """Different items seen (but those that were taken for others). After merges beyond
-        capacity * headroom, one that several saw may count more than once."""
+        """Different items seen (but those that were taken for others)."""
         return sum(run.count for run in self._settled())
 
     @property
@@ -264,6 +266,7 @@ class DynamicBloom(Mapped):
                 runs.append(theirs)
             else:  # which may then hold more than it plans
                 runs[generation] = runs[generation].union(theirs.fingerprints())
+        self._runs = _once(runs)
         self._type = self._type or other._type
         self._count += other._count
 
@@ -389,6 +392,29 @@ def _unknown(run: FingerprintRun, hashes: np.ndarray) -> np.ndarray:
     known = np.zeros(len(hashes), np.bool_)
     run.find(hashes, known)
     return hashes[~known] if known.any() else hashes
+
+
+def _once(runs: list[FingerprintRun]) -> list[FingerprintRun]:
+    """Runs without the fingerprints for all hashes of which an earlier one says yes."""
+    kept = runs[:1]
+    for run in runs[1:]:
+        prints = run.fingerprints()
+        ends = (prints + np.array([[0], [1]], np.uint64)) * (2.0**64 / run.universe)  # of hashes
+        ends = np.clip(ends + _OUTWARDS, 0, _LAST).astype(np.uint64)
+        known = np.zeros(len(prints), np.bool_)
+        for earlier in kept:
+            if (
+                earlier.universe <= _WIDE
+            ):  # what lies between two ends is of one of two fingerprints
+                found = np.zeros(ends.shape, np.bool_)
+                earlier.find(ends[0], found[0])
+                earlier.find(ends[1], found[1])
+                known |= found.all(axis=0)
+        if not known.all():
+            kept.append(FingerprintRun.of(prints[~known], run.universe))
+        elif run is not runs[-1]:
+            kept.append(run)  # a generation is told by its place
+    return kept
 
 
 def _spread(hashes: np.ndarray) -> np.ndarray:
