@@ -222,6 +222,10 @@ def test_a_text_with_more_digits_than_a_decimal_is_refused(text):
         "lag(count, 1, count / 8) OVER () AS i FROM m(k) FOR ALL",
         "i FROM m(k) FOR ALL UNION ALL SELECT 0.125",
         "i FROM m(k) FOR ALL WHERE i IN (SELECT 0.125)",
+        "i FROM m(k) FOR ALL WHERE (i, k) = (0.125, k)",
+        "i FROM m(k) FOR ALL WHERE (k, i) IN (('a', 0.5), ('b', 0.125))",
+        "i FROM m(k) FOR ALL WHERE (1, (k, 0.125)) < (count, (k, i))",
+        "max((i, count)) = (0.125, 1) AS i FROM m(k) FOR ALL",
     ],
 )
 def test_decimals_that_would_be_rounded_are_refused(select):
@@ -233,6 +237,8 @@ def test_decimals_that_would_be_rounded_are_refused(select):
         assert raised.value.remedy
         session.sql("SELECT " + select.replace("0.125", "0.125::DOUBLE").replace("count / 8", "7"))
         assert session.sql("SELECT coalesce(i, 0.120) AS i FROM m(k) FOR ALL").rows == [[0.1]]
+        same = "SELECT k FROM m(k) FOR ALL WHERE (i, (k, i)) = (0.100, (k, 0.1))"
+        assert session.sql(same).rows == [["a"]]
 
 
 def test_totals_beyond_float64_are_an_error():

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -76,16 +77,27 @@ def rounded(plan: Any) -> Iterator[int]:
     if not isinstance(plan, dict) or plan.get("type") != "OPERATOR_CAST":
         return
     given, asked, (child,) = plan["arguments"][0], plan["return_type"], plan["children"]
-    place = child["query_location"]
-    whole = asked["id"].endswith(("INT", "INTEGER"))
-    if plan["query_location"] != place:
+    if plan["query_location"] == child["query_location"]:
+        yield from _rounded_as(given, asked, child)
+
+
+def _rounded_as(given: Any, asked: Any, value: Any) -> Iterator[int]:
+    """Where a value of one type loses digits as another; of a tuple each part by itself."""
+    if given["id"] == asked["id"] == "TUPLE":
+        is_row = value.get("qname", {}).get("path", [])[-1:] == ["row"]
+        parts = value["children"] if is_row else repeat(value)
+        pairs = zip(*(kind["type_info"]["child_types"] for kind in (given, asked)), strict=True)
+        for (one, other), part in zip(pairs, parts, strict=False):
+            yield from _rounded_as(one["second"], other["second"], part)
         return
+    place = value["query_location"]
+    whole = asked["id"].endswith(("INT", "INTEGER"))
     if whole and given["id"] in ("FLOAT", "DOUBLE"):
         yield place
     if given["id"] != "DECIMAL" or not (whole or asked["id"] == "DECIMAL"):
         return
     lost = given["type_info"]["scale"] - (0 if whole else asked["type_info"]["scale"])
-    constant = child.get("value", {}).get("value")
+    constant = value.get("value", {}).get("value")
     if lost > 0 and not (isinstance(constant, int) and constant % 10**lost == 0):
         yield place
 
