@@ -151,6 +151,7 @@ INSTEAD: dict[type | str, tuple[str, str]] = {
     exp.All: ("ALL (...)", "compare with the largest or the smallest: (SELECT max(x) FROM ...)"),
     exp.Any: ("ANY (...)", "write x IN (SELECT ...)"),
     exp.AtTimeZone: ("AT TIME ZONE", "times are UTC: add or take off an INTERVAL"),
+    exp.Cube: ("CUBE", "write a SELECT for each, with UNION ALL between them"),
     exp.Collate: ("COLLATE", "texts are compared by their bytes: lower(x) takes all cases for one"),
     exp.Concat: ("a text behind a text", "join them by ||"),
     exp.Distinct: ("DISTINCT ON", "QUALIFY row_number() OVER (PARTITION BY x ORDER BY y) = 1"),

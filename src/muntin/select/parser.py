@@ -49,6 +49,7 @@ _REMEDIES = {
 }
 """Of characters that plain SQL does not have."""
 _PREFIXES = frozenset("ebxnrfuEBXNRFU")
+_SIGNED = re.compile(r"[eE][0-9]+[+-]")  # 1e3-1, which sqlglot takes for one number
 _PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE}
@@ -222,6 +223,10 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
         if lacks or (kinds[at - 1], kinds[at]) in _NEVER:
             message = f"{_shown(text, after)} does not follow {_shown(text, before)}"
             raise problem_at(text, after, message, "something is missing between them")
+    for token in tokens:
+        if token.token_type is TokenType.NUMBER and _SIGNED.search(token.text):
+            message = f"{_shown(text, token)} is read as one number"
+            raise problem_at(text, token, message, "write a space before the sign: 1e3 - 1")
     for number, word in itertools.pairwise(tokens):
         joined = number.end + 1 == word.start and text[word.start].isidentifier()
         if joined and number.token_type is TokenType.NUMBER:
@@ -301,6 +306,10 @@ class _Parser(_BASE):
         minus = self._match(TokenType.DASH)
         is_text = not minus and self._curr.token_type is TokenType.STRING
         if not (is_text or self._curr.token_type is TokenType.NUMBER):
+            kind, after = self._curr.token_type, self._next.text.upper() if self._next else ""
+            named = kind is TokenType.VAR and after in self.dialect.VALID_INTERVAL_UNITS
+            if named or kind is TokenType.L_PAREN:
+                self.raise_error("An INTERVAL is a constant: write x * INTERVAL 1 HOUR")
             self._retreat(start)
             return None
         this, unit = self._parse_primary(), None
