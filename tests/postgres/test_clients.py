@@ -500,7 +500,6 @@ def test_errors_have_place_and_remedy(connection):
         "SELECT relname, pg_read_file('/etc/passwd') FROM pg_class",
         "SELECT repeat('x', 1000000000)",
         "COPY orders TO '/tmp/x'",
-        "INSERT INTO orders VALUES (1)",
         "SELECT relname INTO x FROM pg_class",
         "ATTACH '/tmp/x.db'",
         "SELECT * FROM duckdb_settings()",
@@ -513,6 +512,18 @@ def test_what_is_not_allowed_is_refused(connection, text):
     with pytest.raises(psycopg.Error) as refused:
         connection.execute(text)
     assert refused.value.sqlstate in ("0A000", "42P01", "42883", "42601")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INSERT INTO orders VALUES (%s)", "/* ! */ update orders SET count = %s", "DROP TABLE orders",
+     "CREATE TEMP TABLE x (a int[])", "DELETE FROM orders WHERE driver = %s"],
+)  # fmt: skip
+def test_what_writes_is_refused_as_in_a_transaction_that_reads(connection, text):
+    for prepare in (False, True):
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction) as refused:
+            connection.execute(text, ["1"] * text.count("%s") or None, prepare=prepare)
+        assert "read-only transaction" in str(refused.value)
 
 
 # catalogs

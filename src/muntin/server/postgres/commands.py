@@ -28,6 +28,17 @@ _TAGS = {
     "CLOSE": "CLOSE CURSOR",
 }
 
+_WRITES = frozenset(
+    ("INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT",
+     "REVOKE", "COMMENT")
+)  # fmt: skip
+
+
+def write_of(text: str) -> str:
+    """INSERT and the like, with which a statement begins; "" for none."""
+    first = next((word.value for word in words_of(text)[:1] if word.kind == "name"), "")
+    return first if first in _WRITES else ""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionCommand:

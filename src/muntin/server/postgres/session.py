@@ -21,6 +21,7 @@ from muntin.server.postgres.commands import (
     Cursor,
     SessionCommand,
     copy_begun,
+    write_of,
 )
 from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import compared, learned, stand_ins
@@ -348,6 +349,10 @@ class PostgresSession:
                 raise
             raise Refusal("57014", "cancelled, as the client asked") from None
         except SelectError as error:
+            write = write_of(portal.prepared.text)
+            if write:
+                said = f"cannot execute {write} in a read-only transaction"
+                raise Refusal("25006", said, error.remedy) from None
             raise error.moved(portal.edited.before) from None
         finally:
             self._asking, self._cancelled = None, False
