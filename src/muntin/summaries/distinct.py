@@ -48,6 +48,7 @@ from muntin.summaries.weights import added
 
 CONFIDENCE = 0.99
 _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
+MISSED_MAX = 0.002  # items: well below what CONFIDENCE allows to be wrong
 
 
 class Distinct(Copied):
@@ -230,9 +231,12 @@ def interval(
     """Estimates from m registers, that are at least so many, with bounds at CONFIDENCE.
 
     The estimate leans to the right. While items are few, each that falls on another's register
-    is missed as a whole: hence the one more in the upper bound.
+    is missed as a whole: hence the one more in the upper bound, where that is to be expected.
     """
-    error = _Z * standard_error(m, kept)
-    lower = np.maximum(value / math.exp(error), least)
-    upper = np.where(value > 0, value / (1 - error) + 1, 0.0)
+    load, (few, half) = value / m, kernels.FEW_ITEMS[int(kept)]
+    most = kernels.ERRORS[int(kept)]
+    error = _Z * np.sqrt((few**2 + (most**2 - few**2) * load / (load + half)) / m)
+    lower = np.maximum(value / np.exp(error), least)
+    missed = few**2 * (value + 1) * load  # of one item more, to be expected
+    upper = value / (1 - error) + (missed > MISSED_MAX)
     return np.maximum(value, lower), lower, np.maximum(upper, lower)
