@@ -29,8 +29,8 @@ ULTRA, HYPER = np.uint8(0xFF), np.uint8(0xFC)
 ERRORS = {int(ULTRA): 0.7608621, int(HYPER): 1.0367}
 """Standard errors times the root of the number of registers: sqrt(log(2) / zeta(2, 1 + 2**-d))."""
 FEW_ITEMS = {int(ULTRA): (0.5, 3.2), int(HYPER): (0.5**0.5, 1.8)}
-"""The same while items are few, of which only those count that fall on others' registers and are not
-told apart; and the load at which at most half of the way to `ERRORS` is gone, in variance: from
+"""The same while items are few: only what falls on another's register, and is not told apart from
+it, is missed. And the load at which at most half of the way to `ERRORS` is gone, in variance, after
 Fisher's information of a register at each load."""
 ULTRA_BIAS, HYPER_BIAS = 0.4814738, 1.0101
 """Times 1 / registers: log(2) (1 + 2 / 2**d) zeta(3, 1 + 2**-d) / zeta(2, 1 + 2**-d)**2, of d
