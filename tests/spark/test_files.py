@@ -151,6 +151,9 @@ OTHER = {"events": {"keys": ["day"], "indicators": ["v"]}}
 LAYOUTS = {
     "endings": ({"a.parquet": rows(), "b.pq": rows(5), "c": rows(7)}, {}, 15),
     "nested": ({"a.parquet": rows(), "2024/01/b.parquet": rows(5)}, {}, 7),
+    "signs of patterns": ({"a": rows(), "b [1]": rows(5), "c{d}": rows(7)}, {}, 15),
+    "nested and such signs": ({"a?/b": rows(), "a?/c": rows(5)}, {}, 7),
+    "partitions and such signs": ({"k=[p]/a": rows(), "k=q/b?": rows(5), "k=q/c": rows(7)}, {}, 15),
     "nested alone": ({"1/a.parquet": rows(), "2/b.parquet": rows(5)}, {}, 7),
     "partitions": ({"day=1/a.parquet": rows(), "day=2/b.parquet": rows(5)}, OTHER, 7),
     "partitions and columns": ({"k=p/a.parquet": rows(), "k=q/b.parquet": rows(5)}, {}, 7),
@@ -169,6 +172,19 @@ def test_batch_and_stream_read_the_same_files(spark, tmp_path, monkeypatch, name
     assert sum(int(row[-1]) for row in first) == total
     if name == "partitions and columns":
         assert [row[0] for row in first] == ["p", "q"]
+
+
+@pytest.mark.spark
+def test_files_that_spark_would_read_again_are_refused_of_a_stream_of_others(spark, tmp_path):
+    """For each path with a sign of patterns Spark reads all files of the batch once more."""
+    folder = written(tmp_path / "data", {"a[1].parquet": rows(), "b.parquet": rows(5)})
+    df = spark.readStream.schema("at timestamp, k string, v bigint").parquet(str(folder))
+    stream = muntin.stream(
+        df, SPEC, ledger=temporary(), checkpoint=str(tmp_path / "checkpoint"), once=True
+    )
+    with pytest.raises(SourceError, match=r"read .*b\.parquet again, .* maxFilesPerTrigger: 1"):
+        stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.read == 0
 
 
 @pytest.mark.spark

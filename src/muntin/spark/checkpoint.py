@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from muntin.spark.session import copied, is_classic
 from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 IGNORING = "spark.sql.files.ignoreMissingFiles"
@@ -202,7 +204,7 @@ def delete_checkpoint(spark: SparkSession, location: str) -> None:
 
 
 def check_there(query: StreamingQuery) -> None:
-    """Of the batch at hand, all planned files must be there.
+    """Of the batch at hand, all planned files must be there, each once.
 
     Spark writes down which files a batch takes, then looks for them, also where the batch runs
     again after a crash. One that is gone by then is left out without a word, whatever
@@ -213,7 +215,7 @@ def check_there(query: StreamingQuery) -> None:
     Raises
     ------
     SourceError
-        One is gone; names it, and the two remedies.
+        One is gone, or would be read again; names it, and the remedies.
     """
     from py4j.protocol import Py4JError
 
@@ -229,22 +231,66 @@ def check_there(query: StreamingQuery) -> None:
         )
 
 
-def _gone(query: StreamingQuery) -> list[str]:
+def each_once(query: StreamingQuery, spark: SparkSession) -> DataFrame | None:
+    """The rows of the batch at hand of a source of files, where Spark would read some again.
+
+    For each file in whose path stands a sign of patterns, such as [, it plans all files of the
+    batch once more. None where it does not, or its plan has another form.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.sql import DataFrame
+
+    try:
+        for relation in _relations_of_files(query):
+            if _repeated(relation):
+                java: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
+                read = DataFrame(java.baseRelationToDataFrame(relation), spark)
+                location = relation.location()
+                told = location.getClass().getDeclaredField("rootPaths")
+                told.setAccessible(True)
+                told.set(location, location.rootPaths().distinct())  # the job is planned later
+                return read
+    except (Py4JError, AttributeError):
+        pass
+    return None
+
+
+def _repeated(relation: Any) -> list[str]:
+    """Files that are read more than once."""
+    location = relation.location()
+    roots = location.rootPaths()
+    if roots.distinct().size() == roots.size():
+        return []
+    return [file for file, times in Counter(location.inputFiles()).items() if times > 1]
+
+
+def _relations_of_files(query: StreamingQuery) -> Iterator[Any]:
+    """Of the batch at hand."""
     java: Any = query._jsq  # pyright: ignore[reportPrivateUsage]
-    execution = java.streamingQuery().lastExecution()
-    leaves = execution.logical().collectLeaves()
-    gone: list[str] = []
+    leaves = java.streamingQuery().lastExecution().logical().collectLeaves()
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
-        if leaf.getClass().getSimpleName() != "LogicalRelation":
-            continue
-        relation = leaf.relation()
-        if relation.getClass().getSimpleName() != "HadoopFsRelation":
-            continue
+        if leaf.getClass().getSimpleName() == "LogicalRelation":
+            relation = leaf.relation()
+            if relation.getClass().getSimpleName() == "HadoopFsRelation":
+                yield relation
+
+
+def _gone(query: StreamingQuery) -> list[str]:
+    java: Any = query._jsq  # pyright: ignore[reportPrivateUsage]
+    session = java.streamingQuery().lastExecution().sparkSession()
+    gone: list[str] = []
+    for relation in _relations_of_files(query):
+        if again := _repeated(relation):
+            raise SourceError(
+                f"source: Spark would read {again[0]} again, since it, or another file of its "
+                "batch, has one of the signs {}[]*?\\ in its path; nothing was counted. Let the "
+                "pipeline's file name the source, or begin anew with maxFilesPerTrigger: 1, or "
+                "with other names"
+            )
         roots = relation.location().rootPaths()
         if roots.size() == len(relation.location().inputFiles()):
             continue
-        session = execution.sparkSession()
         said = relation.options().get("ignoreMissingFiles")
         said = said.get() if said.isDefined() else session.conf().get(IGNORING, "false")
         if said.lower() != "true":

@@ -66,7 +66,7 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     found = _loaded(reader, source, ddl, path)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
-    return _read(found, source)
+    return read_of(found, source)
 
 
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -84,10 +84,10 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         # Spark streams folders: the folder with a filter for this one file
         reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
-    return _read(_loaded(reader, source, ddl, for_spark(path or "")), source)
+    return read_of(_loaded(reader, source, ddl, for_spark(path or "")), source)
 
 
-def _read(df: DataFrame, source: SourceSpec) -> DataFrame:
+def read_of(df: DataFrame, source: SourceSpec) -> DataFrame:
     """What a source gives, with what is needed beside its columns."""
     if source.format not in FILE_FORMATS:
         return named(df, source)

@@ -23,6 +23,7 @@ from muntin.spark.checkpoint import (
     check_undamaged,
     checkpoint_beside,
     delete_checkpoint,
+    each_once,
     made_for,
     make_folders,
     planned,
@@ -30,7 +31,7 @@ from muntin.spark.checkpoint import (
 )
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
-from muntin.spark.files import local_path
+from muntin.spark.files import FILE_FORMATS, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import Missed, check_ids, check_topics, ids_of, lag_of, made_again
 from muntin.spark.parquet import gather_batch
@@ -41,7 +42,7 @@ from muntin.spark.running import Running
 from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.sink_stream import SinkStream
-from muntin.spark.source import check_source, nanoseconds_of, needed, stream_source
+from muntin.spark.source import check_source, nanoseconds_of, needed, read_of, stream_source
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -221,8 +222,11 @@ class Stream(Running):
             _LOG.warning("%s: %s", self._pipeline.name, ingest.progress.doubt)
 
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
-        source = self._own_source
-        gather = None if source is None else gather_batch(df, source, pipeline, self._nanoseconds)
+        source, gather = self._own_source, None
+        if source is not None:
+            own = source.format in FILE_FORMATS and each_once(self.query, df.sparkSession)
+            gather = gather_batch(df, source, pipeline, self._nanoseconds)
+            df = read_of(own, source) if own else df
         gather = gather or gather_from(df, pipeline)
 
         def of_all(plan: Plan) -> Sequence[Row]:
