@@ -251,6 +251,8 @@ def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
         ("d.csv.bz2", b"BZh", "there is no looking into .bz2"),
         ("d.json", b'{"at": "2024-03-01", "k": []}', "there are at DATE, k VARCHAR[]"),
         ("d.csv", b"", "holds no rows"),
+        ("d.csv", b"at,k\n", "holds no rows"),
+        ("d.json", b'{"at":\n"2024-03-01"}\n{"at":\n1}', "several objects, some over several lines"),
         ("d.csv", b'at,k\n"1,234",a\n"5,678",b\n"9,012",c\n', "no column looks like an event"),
         ("d.csv", b"at,k\n,a\nsoon,a\n", "'at', such as 'soon' in row 2 of d.csv"),
     ],
@@ -290,3 +292,30 @@ def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(muntin, tmp_path):
         code, _, err = muntin("init", tmp_path / "a.csv", "-o", disk / "p.yaml")
         assert (code, f"{disk / 'p.yaml'}: No space left" in err) == (1, True), err
         assert not (disk / "p.yaml").exists()
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_times_in_nanoseconds_with_a_zone(init, zone):
+    at = pa.array([1709251200 * 10**9 + 60 * 10**9 * n for n in range(1440)]).cast(
+        pa.timestamp("ns", zone)
+    )
+    found, _ = init("d.parquet", pa.table({"at": at, "k": ["a", "b"] * 720, "v": range(1440)}))
+    assert (found.time.column, duration_text(found.pane)) == ("at", "1 minute")
+
+
+def test_integers_of_json_are_integers_whatever_their_sign(init):
+    rows = [{"at": t, "k": "ab"[n % 2], "v": n - 5, "w": 2**64 - 1 - n % 9}
+            for n, t in enumerate(MINUTES)]  # fmt: skip
+    text = "\n".join(map(json.dumps, rows))
+    found, said = init("d.json", "\ufeff" + text)
+    assert "summed as float64" not in said
+    assert tuple(found.summaries["d"].indicators) == ("v",)  # w would have all rows rejected
+    assert "multiLine" not in found.source.options  # of which Spark would read the first alone
+
+
+def test_numbers_of_19_digits_are_read_whole(init):
+    rows = [f"{1709251200 + 60 * n}000000999,{5_000_000_000_000_000_000 + n % 9},{n % 7}"
+            for n in range(1440)]  # fmt: skip
+    found, _ = init("d.csv", "\n".join(["ts,user_id,v", *rows]) + "\n")
+    assert found.source.schema_ == "`ts` bigint, `user_id` bigint, `v` bigint"
+    assert found.time.unit == "ns"

@@ -142,6 +142,20 @@ def test_what_spark_passes_over_in_lines_of_json_is_rejected(spark, tmp_path, su
     assert {record.raw.decode() for record in records} == {text, f"{text} {text}\r"}
 
 
+def test_what_spark_passes_over_in_files_of_json_over_several_lines_is_rejected(spark, tmp_path):
+    one = {"time": "2023-11-14T22:13:20Z", "driver": "}{", "area": 1, "served": 1, "fare": 5}
+    (tmp_path / "a.json").write_text("\n".join([json.dumps(one, indent=1)] * 3))
+    (tmp_path / "b.json").write_text(json.dumps([one] * 4, indent=1))
+    (tmp_path / "c.json").write_text("\n".join([json.dumps(one)] * 2))
+    source = {"format": "json", "path": str(tmp_path), "multiLine": True}
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.rejected) == (9, 3)
+    records = [record for _, record in found.ledger.rejected("orders")]
+    assert all("the file has several JSON values" in r.detail for r in records)
+    places = [f"{name}.json, line {line}" for name, line in (("a", 8), ("a", 8), ("c", 2))]
+    assert sorted(r.place.removeprefix(f"{tmp_path}/") for r in records) == places
+
+
 def test_what_spark_passes_over_is_found_once_where_a_file_is_read_in_blocks(spark, tmp_path):
     one = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
     text = json.dumps(one)

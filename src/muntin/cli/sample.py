@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -29,9 +30,12 @@ _READERS = {
 UNREAD = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")  # by DuckDB; Spark reads some of them
 HEAD_BYTES = 1 << 20
 OBJECTS_DEPTH_MAX = 16
+BEYOND = "values beyond int64"
+_LOOSE = ", format='unstructured'"  # JSON that is neither a list nor an object a line
+_HUGEINT = pa.decimal128(38, 0)  # DuckDB's for integers of JSON, where some are below 0
 # texts that are of a type to Spark, which takes no others where a CSV file's schema says so
 _TYPES = {
-    "bigint": r"[+-]?(0|[1-9]\d{0,17})",
+    "bigint": r"[+-]?(0|[1-9]\d{0,17}|[1-8]\d{18})",
     "double": r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?",
     "boolean": "(?i:true|false)",
     "date": r"\d{4}-\d\d-\d\d",
@@ -99,7 +103,7 @@ def sampled(data: Path) -> Sample:
         where = sample.files[min(len(parts), len(sample.files) - 1)]
         said = str(problem).splitlines()[0][:300]
         raise SourceError(f"{where}: cannot be read as {form}: {said}") from None
-    if not sample.table.num_rows:
+    if not sample.table.num_rows or (form == "csv" and _is_header(sample)):
         raise SourceError(f"{file}: holds no rows, so there is nothing to look at")
     sample.ends = [*itertools.accumulate(map(len, parts))]
     if form == "parquet":
@@ -110,6 +114,9 @@ def sampled(data: Path) -> Sample:
             for column in pq.read_schema(file)
             if is_unread(column.type)
         ]
+    elif form == "json":
+        wide = [c.name for c in sample.table.schema if c.type in (_HUGEINT, pa.uint64())]
+        sample.left_out = {n: BEYOND for n in wide if _is_beyond_int64(sample.table[n])}
     sample.columns = {
         str(row[0]): (kinds.get(row[0], str(row[1])), int(row[4] or 0))
         for row in rows
@@ -137,15 +144,38 @@ def _read(
     for each in files:
         parts.append(connection.sql(statement, params=[str(each)]).to_arrow_table())
         connection.register(f"part{len(parts)}", parts[-1])
+        if how == _LOOSE and len(parts[-1]) > 1:
+            raise SourceError(
+                f"{each}: holds several objects, some over several lines, and Spark would read the "
+                "first alone: write each on a line of its own, for example by  jq -c ."
+            )
     united = (f"SELECT * FROM part{number + 1}" for number in range(len(parts)))
     table = connection.sql(" UNION ALL BY NAME ".join(united)).to_arrow_table()
     kinds: dict[str, str] = {}
     table, sample.fields = _taken_apart(table)
+    for at, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+            us = pa.timestamp("us", column.type.tz)  # DuckDB has no mean of nanoseconds with a zone
+            table = table.set_column(at, column.name, table[at].cast(us, safe=False))
+        elif form == "json" and column.type == _HUGEINT and not _is_beyond_int64(table[at]):
+            table = table.set_column(at, column.name, table[at].cast(pa.int64()))
     if form == "csv":
         table, kinds = _typed(connection, table, sample.options, partitions_of(data, files))
     sample.table = table
     connection.register("sample", table)
     return connection.sql("SUMMARIZE sample").fetchall(), kinds
+
+
+def _is_header(sample: Sample) -> bool:
+    """Is all that a CSV file holds a line that names columns?"""
+    values = [str(column[0]) for column in sample.table.itercolumns()]
+    is_first = sample.options.get("header") == "false" and sample.table.num_rows == 1
+    return is_first and not any(letter.isdigit() for text in values for letter in text)
+
+
+def _is_beyond_int64(column: pa.ChunkedArray) -> bool:
+    ends = pc.min_max(column)
+    return any(abs(int(ends[end].as_py() or 0)) >= 1 << 63 for end in ("min", "max"))
 
 
 def _files(data: Path) -> tuple[str, list[Path]]:
@@ -186,7 +216,7 @@ def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[s
         elif pa.types.is_duration(kinds[name]):
             found[name] = f"type {kinds[name]}"
         elif pa.types.is_uint64(kinds[name]) and int(greatest[name] or 0) >= 1 << 63:
-            found[name] = "values beyond int64"
+            found[name] = BEYOND
     return found
 
 
@@ -205,10 +235,11 @@ def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], st
     with unpacked(str(file)) or BytesIO(b"{}") as stream:
         head = stream.read(HEAD_BYTES)
     if form == "json":
-        first = head.lstrip().partition(b"\n")[0].rstrip()
+        head = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        first = head.partition(b"\n")[0].rstrip()
         if first[:1] == b"{" and (first[-1:] == b"}" or len(first) == HEAD_BYTES):
             return {}, ", format='newline_delimited'"
-        return {"multiLine": "true"}, ""
+        return {"multiLine": "true"}, "" if head[:1] == b"[" else _LOOSE
     options, encoding = {}, ""
     try:
         head.decode("utf-8")

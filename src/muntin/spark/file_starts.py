@@ -42,8 +42,9 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     """How the files of a source begin, what `wrong_start` compares a file with; {} where nothing
     is known."""
     options = {name.lower(): value for name, value in source.options.items()}
-    if source.format == "json" and not options.keys() & {"multiline", "linesep", "encoding"}:
-        return {"lines": "json", "encoding": "utf-8", "comment": ""}
+    if source.format == "json" and not options.keys() & {"linesep", "encoding"}:
+        whole = options.get("multiline", "false").lower() == "true"
+        return {"lines": "json", "encoding": "utf-8", "comment": "", "whole": whole}
     encoding = options.get("encoding") or options.get("charset") or "utf-8"
     whole = options.keys() & {"multiline", "linesep"}
     if not has_headers(source):

@@ -1,4 +1,4 @@
-"""JSON values that Spark passes over: of each line it reads the first."""
+"""JSON values that Spark passes over: of each line, or of a whole file, it reads the first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,18 @@ class Passed(NamedTuple):
     text: bytes
 
 
-def passed_over(path: str, begins: int, length: int) -> Iterator[Passed]:
-    """Of the lines that Spark reads as this block of a file; none where it cannot be read here."""
+def passed_over(path: str, begins: int, length: int, *, whole: bool = False) -> Iterator[Passed]:
+    """Of the lines that Spark reads as this block of a file, or of the `whole` file; none where it
+    cannot be read here."""
     packed = path.endswith(".gz")
     try:
         with unpacked(path) or BytesIO() as stream:
+            if whole:  # as Spark, which has it in memory, too
+                data = stream.read()
+                for first, values in zip(*_later_values(data, whole), strict=True):
+                    line = data.count(b"\n", 0, first) + 1
+                    yield Passed(line, values, data[first : first + RAW_BYTES_MAX])
+                return
             stream.seek(begins)
             if begins:
                 stream.readline()  # it began in the block before
@@ -51,27 +58,27 @@ def passed_over(path: str, begins: int, length: int) -> Iterator[Passed]:
         return  # it is Spark that says what is wrong with it
 
 
-def _later_values(data: bytes) -> tuple[list[int], list[int]]:
+def _later_values(data: bytes, whole: bool = False) -> tuple[list[int], list[int]]:
     """Of lines with several objects or lists: where the second begins, how many there are more."""
     size = data.count(b"\n") + data.count(b"\r") + 1
     firsts, values = np.empty((2, size), np.int64)
-    found = _find_later(np.frombuffer(data, np.uint8), firsts, values)
+    found = _find_later(np.frombuffer(data, np.uint8), firsts, values, whole)
     return firsts[:found].tolist(), values[:found].tolist()
 
 
 @kernel()
-def _find_later(data, firsts, values):
+def _find_later(data, firsts, values, whole):
     """Fill `firsts` and `values` (int64[lines]); returns how many lines have more than one value.
 
     Values are counted by the brackets that open them, outside of strings. What is no JSON must not
-    spoil the next line: a line's end ends all that is open.
+    spoil the next line: a line's end ends all that is open, unless the data are one `whole` record.
     """
     found = depth = seen = second = 0
     quoted = False
     i = 0
     while i < data.shape[0]:
         byte = data[i]
-        if byte in (_LF, _CR):
+        if byte in (_LF, _CR) and not whole:
             if seen > 1:
                 firsts[found] = second
                 values[found] = seen - 1

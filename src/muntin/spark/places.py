@@ -28,8 +28,8 @@ _NOT_UTF8 = (
     "encoding: ISO-8859-1  under source"
 )
 _SEVERAL = (
-    "the line has several JSON values, of which Spark reads the first: write each in a line of its "
-    "own, for example by  jq -c ."
+    "the {} has several JSON values, of which Spark reads the first: write each in a line of its "
+    "own, for example by  jq -c .{}"
 )
 _METADATA = {
     FILE: "file_path",
@@ -80,7 +80,7 @@ def in_files(
             if start and begins != block:
                 wrong = wrong_start(_shown(begins[0]), start)
                 if "lines" in start:
-                    yield from _passed_over(part.slice(0, 1), columns)
+                    yield from _passed_over(part.slice(0, 1), columns, whole=start["whole"])
             block = begins
             read = part.select(columns)
             if wrong:
@@ -91,14 +91,17 @@ def in_files(
             counted += part.num_rows
 
 
-def _passed_over(first: pa.RecordBatch, columns: Sequence[str]) -> Iterator[Placed]:
+def _passed_over(
+    first: pa.RecordBatch, columns: Sequence[str], *, whole: bool
+) -> Iterator[Placed]:
     """Of the block with this row: each value that Spark passed over as a row of its own."""
     path, begins, length = (first.column(name)[0].as_py() for name in (FILE, BLOCK, LENGTH))
-    for line, values, text in passed_over(_shown(path), begins, length):
+    for line, values, text in passed_over(_shown(path), begins, length, whole=whole):
         shown = text.decode("utf-8", "replace")
+        why = _SEVERAL.format(*(("file", ", without multiLine") if whole else ("line", "")))
         nulls = {name: pa.nulls(values, first.schema.field(name).type) for name in columns}
         rows = pa.RecordBatch.from_pydict(nulls)
-        rows = _malformed(rows, np.ones(values, bool), _SEVERAL, shown)
+        rows = _malformed(rows, np.ones(values, bool), why, shown)
         yield rows, partial(_in_line, _place(path, begins, "line", line))
 
 
