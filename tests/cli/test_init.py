@@ -252,7 +252,7 @@ def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
         ("d.json", b'{"at": "2024-03-01", "k": []}', "there are at DATE, k VARCHAR[]"),
         ("d.csv", b"", "holds no rows"),
         ("d.csv", b"at,k\n", "holds no rows"),
-        ("d.json", b'{"at":\n"2024-03-01"}\n{"at":\n1}', "several objects, some over several lines"),
+        ("d.json", b'{"at":\n"2024-03-01"}\n{"at":\n1}', "several objects, some over"),
         ("d.csv", b'at,k\n"1,234",a\n"5,678",b\n"9,012",c\n', "no column looks like an event"),
         ("d.csv", b"at,k\n,a\nsoon,a\n", "'at', such as 'soon' in row 2 of d.csv"),
     ],

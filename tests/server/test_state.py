@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.reading.catalog import LedgerCatalog
-from muntin.reading.liveness import STALE_US_MIN, STATES, liveness
+from muntin.reading.liveness import STALE_US_MIN, STATES, Hearing, liveness
 from muntin.server.reader import RATE_US, Rates, Reader
 from muntin.server.state import StateReader
 from muntin.spark import ingest
@@ -58,6 +58,22 @@ def test_a_long_trigger_is_not_stale_before_three(feeder, ledger):
     info = replace(ledger.pipelines()[0], committed_at=ago(60))
     assert liveness(info, None, trigger_us=30 * SECOND, now_us=NOW).state == "running"
     assert liveness(info, None, trigger_us=19 * SECOND, now_us=NOW).state == "stale"
+
+
+@pytest.mark.parametrize("ahead", [0, 9, 60, 3600])
+def test_a_clock_that_is_ahead_is_told_from_one_that_was_set_back(feeder, ledger, ahead):
+    info = replace(ledger.pipelines()[0], committed_at=ago(900))
+    hearing = Hearing()
+
+    def heard(now, said):
+        status = {"state": "running", "at": NOW + (said + ahead) * SECOND}
+        return hearing.of(info, status, SECOND, NOW + now * SECOND).stale
+
+    assert heard(0, 0) == (ahead > 10)  # it may have said so before the clock was set back
+    assert not any(heard(5 * beat + 2, 5 * beat) for beat in range(1, 20))
+    assert not heard(105, 95)
+    assert heard(110, 95)  # silence tells
+    assert not heard(300, 299)
 
 
 def test_a_sign_of_life_is_read_and_makes_nothing_anew(feeder, ledger, monkeypatch):

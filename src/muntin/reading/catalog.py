@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from muntin.ledger.base import Ledger, View
 from muntin.reading.history import HISTORY_MAX
+from muntin.reading.liveness import Hearing
 from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
 from muntin.reading.sequences import Sequences
@@ -41,6 +42,7 @@ class LedgerCatalog:
         self._kept_bytes = cache_bytes // 4
         self._cache = SegmentCache(cache_bytes - self._kept_bytes)
         self._sequences = Sequences()
+        self.hearing = Hearing()
         self._newest: Snapshot | None = None
         self._lock = threading.Lock()
 
@@ -60,8 +62,9 @@ class LedgerCatalog:
                         snapshot = newest
                     self._newest = snapshot
             yield LedgerMoment(
-                view, snapshot, self._cache, self._sequences, self._clock(), self._history_max
-            )
+                view, snapshot, self._cache, self._sequences, self.hearing, self._clock(),
+                self._history_max,
+            )  # fmt: skip
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
         return Snapshot.read(view, before, self._kept_bytes)

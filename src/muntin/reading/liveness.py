@@ -50,7 +50,7 @@ def liveness(
     alive = max(committed, said_at)
     if not alive:
         return Liveness("unknown", True, None)
-    # what it said ahead of the clock, it said before that was set back: for how long, nobody knows
+    # what it said ahead of the clock, it may have said before that was set back
     silent = abs(now_us - alive)
     if said == "finished":
         return Liveness("finished", False, silent)
@@ -61,3 +61,23 @@ def liveness(
         return Liveness("stale", True, silent)
     idle = now_us - committed > limit
     return Liveness("idle" if idle else "running", False, silent)
+
+
+class Hearing:
+    """What one reader has heard of pipelines. A clock that is ahead of the reader's is told from
+    one that was set back: signs of life go on."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[int, int]] = {}
+        """Name -> the last sign, and how far it was ahead when it came."""
+
+    def of(
+        self, info: PipelineInfo, status: Mapping[str, Any] | None, trigger_us: int, now_us: int
+    ) -> Liveness:
+        """As `liveness`. Of the first sign nobody knows when it came."""
+        said_at = int((status or {}).get("at", 0))
+        before, ahead = self._heard.get(info.name, (said_at, 0))
+        if said_at != before:
+            ahead = max(0, said_at - now_us)
+        self._heard[info.name] = said_at, ahead
+        return liveness(info, status, trigger_us, now_us + ahead)

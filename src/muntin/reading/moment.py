@@ -14,7 +14,7 @@ from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
 from muntin.reading import absences, history
 from muntin.reading.extent import Extent, Layout, Reach
-from muntin.reading.liveness import liveness
+from muntin.reading.liveness import Hearing
 from muntin.reading.overtaken import overtaken, unrevised
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, memory_of_entry
 from muntin.reading.sequences import Sequences, check_whole_stream
@@ -50,6 +50,7 @@ class LedgerMoment:
         snapshot: Snapshot,
         cache: SegmentCache,
         sequences: Sequences,
+        hearing: Hearing,
         now_us: int,
         history_max: int,
     ) -> None:
@@ -58,6 +59,7 @@ class LedgerMoment:
         self._cache = cache
         self._pieces = Pieces(view, cache)
         self._sequences = sequences
+        self._hearing = hearing
         self._now_us = now_us
         self._history_max = history_max
         self._said: dict[str, Mapping[str, Any] | None] = {}
@@ -168,7 +170,7 @@ class LedgerMoment:
         name = known.info.name
         if name not in self._said:  # not of the snapshot: signs of life make no new version
             self._said[name] = self.view.status(name)
-        alive = liveness(known.info, self._said[name], known.pipeline.trigger, self._now_us)
+        alive = self._hearing.of(known.info, self._said[name], known.pipeline.trigger, self._now_us)
         return alive.stale or self.view.behind()
 
     def pipeline_of(self, summary: str) -> Known | None:

@@ -33,6 +33,7 @@ class Reader:
         self.ledger = ledger
         self._stored = catalog if isinstance(catalog, LedgerCatalog) else LedgerCatalog(ledger)
         self._catalog = catalog or self._stored
+        self.hearing = self._stored.hearing
         self._engine = Engine(self._catalog, limits)
         self.rates = Rates()
 

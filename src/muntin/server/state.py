@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 from muntin.assembly import alerts
 from muntin.assembly.following import LIMIT_FACTOR
 from muntin.ledger.records import PipelineInfo
-from muntin.reading.liveness import liveness
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline
 from muntin.summaries.kernels.compiling import compiling
@@ -55,8 +54,9 @@ class StateReader:
         """How many pipelines are in each state; `status` is "degraded" where one should work and
         does not. Says nothing of the data, so that whoever comes may know it."""
         specs, ledger = self._reader.pipelines(), self._reader.ledger
+        heard = self._reader.hearing.of
         found = [
-            liveness(info, ledger.status(info.name), specs[info.name].trigger, now_us).state
+            heard(info, ledger.status(info.name), specs[info.name].trigger, now_us).state
             for info in ledger.pipelines()
             if info.name in specs
         ]
@@ -66,7 +66,7 @@ class StateReader:
     def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
         ledger = self._reader.ledger
         status = ledger.status(info.name) or {}
-        alive = liveness(info, status, spec.trigger, now_us)
+        alive = self._reader.hearing.of(info, status, spec.trigger, now_us)
         rate = self._reader.rates.of(info.name, info.committed_at, info.read, now_us)
         return {
             "name": info.name,

@@ -91,9 +91,7 @@ def in_files(
             counted += part.num_rows
 
 
-def _passed_over(
-    first: pa.RecordBatch, columns: Sequence[str], *, whole: bool
-) -> Iterator[Placed]:
+def _passed_over(first: pa.RecordBatch, columns: Sequence[str], *, whole: bool) -> Iterator[Placed]:
     """Of the block with this row: each value that Spark passed over as a row of its own."""
     path, begins, length = (first.column(name)[0].as_py() for name in (FILE, BLOCK, LENGTH))
     for line, values, text in passed_over(_shown(path), begins, length, whole=whole):
