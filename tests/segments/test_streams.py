@@ -251,6 +251,21 @@ def test_numbers_of_which_most_are_alike_come_back(seed: int, n: int, low: int, 
                 StreamReader(memoryview(lying), payload).numbers(n)
 
 
+@given(
+    n=st.integers(100, 1_300),
+    unit=st.sampled_from([1, 1 << 8, 1 << 24, 1 << 40, 1 << 56]),
+    seed=st.integers(0, 99),
+)
+def test_numbers_whose_bytes_are_all_small_come_back(n: int, unit: int, seed: int) -> None:
+    """Where they are few, the planes are compressed as one, of which no half is the last."""
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random(n) < 0.02, rng.integers(0, 4, n) * unit + rng.integers(0, 4, n), 0)
+    writer = StreamWriter()
+    writer.numbers(values)
+    directory, payload = map(memoryview, writer.written())
+    assert np.array_equal(StreamReader(directory, payload).numbers(n), values)
+
+
 def test_two_bytes_in_one_take_less() -> None:
     rng = np.random.default_rng(1)
     rare = rng.random(20_000) < 0.05

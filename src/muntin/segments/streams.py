@@ -161,14 +161,13 @@ class StreamWriter:
             view, at = planes.data, 0
             for i in np.flatnonzero(lines["stored"] >= COMPRESS_BYTES_MIN).tolist():
                 begin, end = ends[i - 1] if i else 0, ends[i]
-                size = int(lines["numbers"][i])  # of a plane: bytes of one place are alike
-                if size < PLANE_BYTES_MIN:
-                    size = end - begin
+                count = int(lines["numbers"][i])  # bytes of a plane, which are alike
+                size = end - begin if count < PLANE_BYTES_MIN else count
                 frames = [
                     _codec.compress(view[plane : plane + size], asbytes=True)
                     for plane in range(begin, end, size)
                 ]
-                as_halves = _halved(planes[end - size : end], frames)
+                as_halves = _halved(planes[end - count : end], frames)
                 packed = b"".join(frames)
                 if len(packed) < end - begin:
                     lines["compressed"][i], lines["stored"][i] = 1 + as_halves, len(packed)
