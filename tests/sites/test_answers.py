@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import muntin
-from muntin.errors import LedgerError, SelectError
+from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.server.limits import ServerLimits
-from muntin.sites import CoordinatorServer, coordinating, link
+from muntin.sites import CoordinatorServer, coordinating, follower, link
 from muntin.times import duration_text, instant_text
 from tests.pipeline.support import gather
 from tests.sites.conftest import get, until
@@ -296,6 +296,32 @@ def test_a_refused_site_says_why(fed):
         assert status["problem"].startswith("refused with 4003: window_us: the site says")
     finally:
         other.close()
+
+
+def test_the_coordinator_says_why_a_site_takes_no_part(tmp_path, monkeypatch):
+    with coordinated(coordinator(tmp_path, missing_after=4)) as server:
+        assert {each["problem"] for each in sites(server)} == {""}
+        server.fed[0].site.stop()
+        twice = f"{2 * WINDOW_UNITS * PANE_US} us"
+        other = Fed(SITES[0], server.address, key="origin", window=twice)
+        other.feed(3)
+        with other.site:
+            said = until(lambda: sites(server)[0]["problem"])
+        other.ingest.close()
+        assert said.startswith("refused with 4003: window_us: the site says")
+        north = Fed(SITES[0], server.address)
+        north.feed(21)
+        north.site.start()
+        until(lambda: sites(server)[0]["connected"])
+        assert not sites(server)[0]["problem"]
+
+        def unrankable(*_):
+            raise BadArgument("sums beyond 2^50")
+
+        monkeypatch.setattr(follower.PaneReader, "_changed", unrankable)
+        north.feed(1)
+        until(lambda: sites(server)[0]["problem"] == "sums beyond 2^50")
+        north.close()
 
 
 def test_a_ledger_that_can_be_read_again_is_no_problem_any_more(fed, monkeypatch):

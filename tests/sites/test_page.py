@@ -51,14 +51,19 @@ def test_the_race_is_watched(page, race):
     wait(page, "document.querySelectorAll('#changes td.in').length > 0")
     page.wait_for_selector("#bytes svg polyline", state="attached")
     page.wait_for_selector("#messages svg polyline", state="attached")
-    assert f"{datetime.now(UTC):%Y-%m-%d}" in page.text_content("#bytes svg")
+    assert f"{datetime.now(UTC):%m-%d}" in page.text_content("#bytes svg")
 
     race.fed[0].site.stop()  # and the answer says what is missing
     until(lambda: top(race)["missing_sites"] == [SITES[0]])
     wait(page, shown("validity", SITES[0]))
     wait(page, shown("sites", "missing"))
+    race.service.note(SITES[0], "sums beyond 2^50")
+    wait(page, shown("sites", "sums beyond 2^50"))
     state(page, "wait")  # no unit comes any more: stale, and it looks so
     wait(page, "document.documentElement.classList.contains('stale')")
+    for site, kind in zip(SITES, ("text", "integers"), strict=True):
+        race.service._note_type(site, kind)
+    wait(page, shown("validity", "items are text at north, integers at south: cast the key"))
     page.goto("about:blank")
 
 

@@ -7,6 +7,7 @@ import hmac
 import logging
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -83,6 +84,19 @@ class Endpoint:
         if text is None or data:
             raise Refused(protocol.BAD_MESSAGE, "say hello first")
         site, said = protocol.parse_hello(text)
+        try:
+            await self._take_part(websocket, site, said, allowed)
+        except Refused as refused:
+            self._service.note(site, f"refused with {refused.code}: {refused}")
+            raise
+        except WebSocketDisconnect as gone:
+            if gone.code == protocol.FAILED:
+                self._service.note(site, gone.reason)
+            raise
+
+    async def _take_part(
+        self, websocket: WebSocket, site: str, said: Mapping[str, Any], allowed: set[str]
+    ) -> None:
         if site not in self._service.spec.sites:
             shown = ascii(site)[:40]
             raise Refused(protocol.UNKNOWN_SITE, f"there is no site {shown} in this ranking")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable
@@ -10,9 +11,9 @@ from math import inf
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI, WebSocketException
 
-from muntin.errors import CorruptMessage
+from muntin.errors import CorruptMessage, MuntinError
 from muntin.sites import protocol
 from muntin.sites.machine import SiteMachine
 from muntin.sites.outbox import Outbox
@@ -82,18 +83,7 @@ class Link:
         while True:
             welcomed = inf
             try:
-                async with connect(
-                    self._spec.coordinator + protocol.PATH,
-                    additional_headers=self._headers,
-                    compression=None,
-                    max_size=MESSAGE_BYTES_MAX,
-                    max_queue=4,
-                    open_timeout=OPEN_SECONDS,
-                    ping_interval=PING_SECONDS,
-                    ping_timeout=protocol.PONG_SECONDS,
-                    close_timeout=CLOSE_SECONDS,
-                    proxy=None if self._spec.is_local else True,
-                ) as socket:
+                async with self._connect() as socket:
                     await self._greet(socket)
                     welcomed = clock()
                     await self._talk(socket)
@@ -112,6 +102,27 @@ class Link:
             self._away(why)
             wait = REFUSED_SECONDS if lasting else pause
             await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
+
+    async def fail(self, why: str) -> None:
+        """Tell the coordinator, if it is there, why the site takes no part."""
+        with contextlib.suppress(OSError, TimeoutError, WebSocketException, MuntinError, EOFError):
+            async with self._connect() as socket:  # instead of the one that there may be
+                await self._greet(socket)
+                await socket.close(protocol.FAILED, protocol.cut(why))
+
+    def _connect(self) -> connect:
+        return connect(
+            self._spec.coordinator + protocol.PATH,
+            additional_headers=self._headers,
+            compression=None,
+            max_size=MESSAGE_BYTES_MAX,
+            max_queue=4,
+            open_timeout=OPEN_SECONDS,
+            ping_interval=PING_SECONDS,
+            ping_timeout=protocol.PONG_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+            proxy=None if self._spec.is_local else True,
+        )
 
     async def _greet(self, socket: ClientConnection) -> None:
         await socket.send(protocol.hello(self._spec))

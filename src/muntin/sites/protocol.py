@@ -8,6 +8,7 @@ are reports for the dashboard. No I/O.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ PONG_SECONDS = 120.0
 
 GOING_AWAY = 1001
 TOO_LARGE = 1009
+FAILED = 1011
+"""A site cannot take part; the reason is why."""
 BAD_MESSAGE = 4000
 UNAUTHORISED = 4001
 OTHER_PROTOCOL = 4002
@@ -49,7 +52,12 @@ class Refused(BadArgument):
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
-        self.reason = reason.encode()[:120].decode(errors="ignore")  # RFC 6455: 123 bytes
+        self.reason = cut(reason)
+
+
+def cut(reason: str) -> str:
+    """As much as a close frame takes: of RFC 6455 123 bytes."""
+    return reason.encode()[:120].decode(errors="ignore")
 
 
 def hello(spec: SiteSpec) -> str:
@@ -74,7 +82,7 @@ def parse_hello(text: str) -> tuple[str, dict[str, Any]]:
     return site, {name: value for name, value in given.items() if name not in greeting}
 
 
-def check_agreement(said: dict[str, Any], ranking: Ranking) -> None:
+def check_agreement(said: Mapping[str, Any], ranking: Ranking) -> None:
     """Refused, naming the entry and both values, unless the site ranks what we rank."""
     ours = ranking.said()
     for name, value in ours.items():

@@ -42,6 +42,8 @@ class CoordinatorService:
         self.counts = {name: SiteCounts() for name in spec.sites}
         self.refused: dict[int, int] = {}
         """Connections that were closed with each code."""
+        self.problems: dict[str, str] = {}
+        """Why a site that is not connected takes no part, where that is known."""
         self._types: dict[str, str] = {}
         """Of the items of each site, as it named them last."""
         self._updates = updates
@@ -98,12 +100,19 @@ class CoordinatorService:
             self.count_refusal(protocol.REPLACED)
             earlier.close(protocol.REPLACED, "the site has connected anew")
         self.sessions[session.site] = session
+        self.problems.pop(session.site, None)
         self._publish()
 
     def leave(self, session: SiteSession) -> None:
         """A connection has ended. The site is missing only when it is not heard of for long."""
         if self.sessions.get(session.site) is session:
             del self.sessions[session.site]
+            self._publish()
+
+    def note(self, site: str, why: str) -> None:
+        """Why a site is not connected."""
+        if site in self.counts and site not in self.sessions:
+            self.problems[site] = why
             self._publish()
 
     def hear(self, session: SiteSession, data: bytes) -> None:
@@ -231,7 +240,8 @@ class CoordinatorService:
         """Renew the status that readers see; wake those who wait where the answer is another."""
         connected = {name: session.since for name, session in self.sessions.items()}
         moved = self.status.renew(
-            self.coordinator, connected, self.counts, self.refused, self._now(), self._problem()
-        )
+            self.coordinator, connected, self.counts, self.refused, self._now(), self._problem(),
+            self.problems,
+        )  # fmt: skip
         if moved:
             self._updates.touch()

@@ -137,6 +137,11 @@ class Site:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except Exception as problem:
+            for task in tasks:
+                task.cancel()
+            await link.fail(str(problem))
+            raise
         finally:
             for task in tasks:
                 task.cancel()

@@ -116,12 +116,13 @@ class Status:
         refused: Mapping[int, int],
         now: float,
         problem: str = "",
+        problems: Mapping[str, str] = {},
     ) -> bool:
         """Renew it; whether the answer, or who is connected, is another.
 
         `connected`: sites that are connected -> since when, in seconds since 1970.
         `now`: in window units.
-        `problem`: see `TopKSnapshot`.
+        `problem`: see `TopKSnapshot`; `problems`: of sites.
         """
         self._note_top(coordinator)
         self._note_pace(counts)
@@ -141,6 +142,7 @@ class Status:
             "answer": self.state["answer"] if known else snapshot.to_dict(),
             "sites": [
                 _site(coordinator.sites[name], counts[name], connected.get(name))
+                | {"problem": problems.get(name, "")}
                 for name in self._spec.sites
             ],
             "traffic": totals(list(counts.values())),

@@ -7,7 +7,10 @@ const HEADS = [["site"], ["state"], ["slack"], ["newest unit (UTC)"], ["objects"
   ["bytes", 1], ["naive", 1], ["saved", 1]];
 
 function stateOf(site) {
-  if (!site.connected) return make("span", { class: "state off bad" }, site.missing ? "missing" : "away");
+  if (!site.connected) {
+    const state = make("span", { class: "state off bad" }, site.missing ? "missing" : "away");
+    return site.problem ? make("span", {}, state, make("p", { class: "note" }, site.problem)) : state;
+  }
   return make("span", { class: `state ${LEVELS[site.phase] ?? ""}` }, site.phase);
 }
 

@@ -41,7 +41,7 @@ export function validity(holder) {
       figure(short(traffic.sent.messages), `messages (naive: ${short(traffic.naive.messages)})`),
     );
     const { partial, full } = state.resolutions;
-    const said = `${PHASES[state.phase] ?? state.phase}; ${number(state.changes)} ${state.changes === 1 ? "change" : "changes"} of the top, ` +
+    const said = `${answer.problem ? `${answer.problem}; ` : ""}${PHASES[state.phase] ?? state.phase}; ${number(state.changes)} ${state.changes === 1 ? "change" : "changes"} of the top, ` +
       `resolutions: ${number(partial)} partial, ${number(full)} full; surveys: ${number(state.surveys)}`;
     if (note.textContent !== said) note.textContent = said;
   };
