@@ -4,6 +4,7 @@ In each of them a DataFrame, files and a stream are summarised, and `format("mun
 and read. The driver of the standalone cluster is submitted; all processes are Spark's own.
 """
 
+import datetime as dt
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +317,70 @@ def test_the_format_takes_no_path():
     ):
         with pytest.raises(BadArgument, match=f"there is no option path; there are {there}"):
             ask()
+
+
+def read_by_the_format(folder, select, before=lambda: None, **asked):
+    """Rows as the format gives them to Spark, in the types that it expects."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    from muntin.spark.data_source import MuntinSource
+
+    source = MuntinSource({"ledger": f"sqlite:///{folder}/flights.db", "select": select})
+    planned = StructType() if asked else source.schema()
+    for name, kind in asked.items():
+        planned.add(name, kind)
+    before()
+    reader = source.reader(planned)
+    [table] = [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
+    assert table.schema == to_arrow_schema(planned, timezone="UTC")
+    return table.to_pylist()
+
+
+def test_the_format_gives_each_type_of_an_answer_to_spark(tmp_path):
+    data_ledger(tmp_path)
+    values = {
+        "CAST(255 AS UTINYINT)": 255,
+        "CAST(4294967295 AS UINTEGER)": 2**32 - 1,
+        "CAST(18446744073709551615 AS UBIGINT)": Decimal(2**64 - 1),
+        "TIME '23:59:59.000001'": dt.time(23, 59, 59, 1),
+        "INTERVAL '1 month 2 days'": "P1M2D",
+        "INTERVAL '2 hours'": dt.timedelta(hours=2),
+    }
+    listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate(values))
+    select = f"SELECT {listed} FROM flights FOR ALL"  # noqa: S608 (our own)
+    [row] = read_by_the_format(tmp_path, select)
+    assert list(row.values()) == list(values.values())
+
+
+def test_the_format_takes_the_columns_that_it_is_asked_for_by_name(tmp_path):
+    data_ledger(tmp_path)
+    select = "SELECT origin, count FROM flights(origin) FOR ALL ORDER BY origin"
+    rows = read_by_the_format(tmp_path, select, count="integer", origin="string")
+    assert rows == [{"count": 2, "origin": "EWR"}, {"count": 1, "origin": "JFK"}]
+    assert read_by_the_format(tmp_path, select, origin="string")[0] == {"origin": "EWR"}
+    with pytest.raises(BadArgument, match="no column 'orgin': it has origin, count"):
+        read_by_the_format(tmp_path, select, orgin="string")
+    with pytest.raises(BadArgument, match="column 'origin' of the answer is string now, which"):
+        read_by_the_format(tmp_path, select, origin="integer")
+
+
+def test_what_is_committed_between_plan_and_rows_is_read_or_told(tmp_path):
+    """A sum grows beyond int64, and comes as a wider integer."""
+    url = f"sqlite:///{tmp_path}/flights.db"
+
+    def committed(delay):
+        large = BATCH.set_column(2, "delay", pa.array([delay] * 3))
+        written = "", "", committing.sent(PLAIN, [large])[2]
+        committing.commit_all(PLAIN, url, "append", written)
+
+    committed(1)
+    total = "SELECT delay FROM flights FOR ALL"
+    with pytest.raises(BadArgument, match=r"'delay' of the answer is decimal.* load it anew"):
+        read_by_the_format(tmp_path, total, lambda: committed(2**62))
+    assert read_by_the_format(tmp_path, total) == [{"delay": 3 * 2**62 + 3}]
+    [row] = read_by_the_format(tmp_path, total, lambda: committed(-(2**62)))  # is small again
+    assert row == {"delay": 3}
 
 
 def take(url, query, run, batch_id, mode="continue"):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from muntin.errors import UnknownName, needs
 from muntin.select import result_text
 from muntin.select.catalog import Note
-from muntin.select.values import json_column, readable_by_polars, rows_of, text_column
+from muntin.select.values import json_column, months_as_text, rows_of, text_column
 from muntin.times import datetime_of, instant_text, instant_us
 
 
@@ -202,7 +202,7 @@ class Result:
         needs("notebook", "to_polars", "polars")
         import polars as pl
 
-        return pl.from_arrow(readable_by_polars(self.table))
+        return pl.from_arrow(months_as_text(self.table))
 
     def to_csv(self, path: str | Path | None = None) -> str | None:
         """CSV with a header: as text, or written to `path`."""

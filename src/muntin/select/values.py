@@ -125,8 +125,8 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.duration("us"))
 
 
-def readable_by_polars(table: pa.Table) -> pa.Table:
-    """The same with text for what polars does not know: intervals with months."""
+def months_as_text(table: pa.Table) -> pa.Table:
+    """The same with text for what polars and Spark do not know: intervals with months."""
     for at, field in enumerate(table.schema):
         if field.type == pa.month_day_nano_interval():
             text = pa.array(json_column(table.column(at)), pa.string())

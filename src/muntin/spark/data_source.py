@@ -50,7 +50,7 @@ class MuntinSource(DataSource):
         return from_arrow_schema(_answer(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Answered(self.options)
+        return _Answered(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if "mode" in self.options:  # Spark's own, which this would contradict in silence
@@ -128,14 +128,18 @@ class _BatchSink(_Sink, DataSourceArrowWriter):
 class _Answered(DataSourceReader):
     """The statement is run where Spark plans, next to the driver: tasks need not see the ledger."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = dict(options)
+        self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
         from muntin.arrow import ipc_bytes
 
         found = []
-        for batch in _answer(self._options).combine_chunks().to_batches():
+        table = _fitted(_answer(self._options), to_arrow_schema(self._schema, timezone="UTC"))
+        for batch in table.combine_chunks().to_batches():
             rows = max(1, batch.num_rows * READ_BYTES // max(1, batch.nbytes))
             for first in range(0, batch.num_rows, rows):
                 part = ipc_bytes([batch.slice(first, rows)], batch.schema)
@@ -150,14 +154,44 @@ class _Answered(DataSourceReader):
 
 
 def _answer(options: Mapping[str, str]) -> pa.Table:
+    """The rows of the statement, in types that Spark has as well."""
+    from muntin.select.values import months_as_text
     from muntin.session import open as open_session
+    from muntin.spark.tables import spark_table
 
     _check_options(options, READ_OPTIONS)
     for name in ("ledger", "select"):
         if not options.get(name):
             raise BadArgument(f'option {name} is missing: .option("{name}", ...)')
     with open_session(options["ledger"]) as session:
-        return session.sql(options["select"]).table
+        return spark_table(months_as_text(session.sql(options["select"]).table))
+
+
+def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns that Spark has planned with, or its user has named; a ledger moves on, and a sum
+    beyond int64, or the first value of a key, is of another type than was there before.
+
+    Raises
+    ------
+    BadArgument
+        There is no such column, or a value does not fit the type.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        if field.name not in table.column_names:
+            there = ", ".join(table.column_names)
+            raise BadArgument(f"the answer has no column '{field.name}': it has {there}")
+        column = table.column(field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+            raise BadArgument(
+                f"column '{field.name}' of the answer is {column.type} now, which does not fit "
+                f"{field.type} ({problem}): load it anew, or name a wider type by .schema(...)"
+            ) from None
+    return pa.table(columns, schema=schema)
 
 
 def _check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
