@@ -74,11 +74,14 @@ class DistinctItems(Algebra):
     ) -> States:
         order, bounds, nulls, _ = without_nulls(values, order, bounds)
         (column,) = values
-        if column.null_count or pa.types.is_dictionary(column.type):
+        if pa.types.is_dictionary(column.type):
             codes, different = item_numbers(column)
             order = codes[order]
         else:  # an item is sooner hashed than found among others
-            different = as_items(column)
+            if column.null_count:
+                there = column.is_valid().to_numpy(zero_copy_only=False)
+                order = (np.cumsum(there) - 1)[order]
+            different = as_items(column.drop_null())
         of_item = np.empty(len(different), np.int64)
         if pa.types.is_integer(different.type):
             kernels.entries_of_integers(integers(different), self.lg_k, of_item)

@@ -7,14 +7,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.arrow import decoded, used_values
+from muntin.arrow import NO_BITS, decoded, is_text, used_values, validity
 from muntin.errors import BadArgument
 from muntin.segments.keys import NO_ITEMS, Keys, ordered
-from muntin.summaries.items import as_items, hash_items
+from muntin.summaries.indexes import IntegerIndex, TextIndex
+from muntin.summaries.items import (
+    ITEM_TYPES,
+    as_items,
+    hash_items,
+    integers,
+    item_kind,
+    text_buffers,
+)
 
-_compute: Any = pc
+_READ_IN_PLACE = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+"""With their nulls."""
 
 
 def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
@@ -31,11 +39,24 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
             numbers, different = item_numbers(used)  # a dictionary may hold an item twice
             return np.append(numbers, 0)[codes], different
         column = decoded(column)
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64), pa.array([], pa.int64())
-    encoded = _compute.dictionary_encode(column)
-    codes = _compute.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64), as_items(encoded.dictionary)
+    items = column if column.type in _READ_IN_PLACE else as_items(column.drop_null())
+    numbers = np.empty(len(items), np.int32)
+    if is_text(items.type, or_binary=True):
+        texts = TextIndex()
+        texts.number(*text_buffers(items), *validity(items), numbers)
+        different = texts.values(ITEM_TYPES[item_kind(items.type)])
+        if items.null_count:
+            different = different.drop_null()
+            numbers -= numbers > texts.state[1]
+            np.minimum(numbers, max(len(different) - 1, 0), out=numbers)
+    else:
+        index = IntegerIndex()
+        index.number(integers(items), NO_BITS, 0, numbers)
+        different = pa.array(index.known[: len(index)]).view(items.type)
+    if len(items) < len(column):
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        numbers = np.append(numbers, np.int32(0))[np.where(there, np.cumsum(there) - 1, -1)]
+    return numbers.astype(np.int64), different
 
 
 def asked_items(items: Sequence[Any]) -> pa.Array:
@@ -56,8 +77,6 @@ def asked_items(items: Sequence[Any]) -> pa.Array:
 def item_keys(column: pa.Array) -> tuple[np.ndarray, Keys]:
     """Number of each row's item (of a null: any), and the items in the order of their hashes."""
     codes, different = item_numbers(column)
-    wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-    different = different.cast(wide.get(different.type, different.type))
     if not len(different):
         return codes, NO_ITEMS
     rows = np.arange(len(different))

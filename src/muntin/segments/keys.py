@@ -16,13 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.arrow import used_values
+from muntin.arrow import NO_BITS
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.columns import frozen
 from muntin.segments.kernels.lists import has_ties
 from muntin.summaries import key_columns
+from muntin.summaries.indexes import IntegerIndex
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.sorting import sort_pairs
+from muntin.summaries.key_column import KeyColumn, key_values
 
 TEXT = pa.large_string()
 TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}
@@ -146,33 +148,16 @@ class Encoded:
 
 def _coded(name: str, array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Number of each row's value, and the different values, in their kind's type."""
-    kind = key_columns.kind_of(name, array)
-    if pa.types.is_dictionary(array.type):
-        if not array.null_count and not array.dictionary.null_count:
-            return _recoded(name, array, kind)
-        array = array.dictionary_decode()
-    # of a view, Arrow's dictionary takes null for an empty text
-    if (kind is not None and kind != "string") or pa.types.is_string_view(array.type):
-        array = key_columns.canonical(name, array, kind)
-    if kind == "int64" and not array.null_count and len(array):
-        values = array.to_numpy()
-        low, high = int(values.min()), int(values.max())
-        if _few_cells(high - low + 1, len(values)):
-            codes, firsts = _dense(values - low, high - low + 1)
-            return codes, array.take(pa.array(firsts))
-    encoded = _compute.dictionary_encode(array, null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, key_columns.canonical(name, encoded.dictionary, kind)
-
-
-def _recoded(name: str, array: pa.Array, kind: str | None) -> tuple[np.ndarray, pa.Array]:
-    """Codes that the caller gave: a dictionary may hold a value twice."""
-    codes, values = used_values(array)  # the others may be none that a key can have
-    values = key_columns.canonical(name, values, kind)
-    again = _compute.dictionary_encode(values)
-    if len(again.dictionary) == len(values):
-        return codes, values
-    return again.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes], again.dictionary
+    values = key_values(name, array)
+    numbers = values.numbers
+    if values.kind == "int64" and values.codes is None and not len(values.bits) and len(numbers):
+        low, high = int(numbers.min()), int(numbers.max())
+        if _few_cells(high - low + 1, len(numbers)):
+            codes, firsts = _dense(numbers - low, high - low + 1)
+            return codes, pa.array(numbers[firsts])
+    column = KeyColumn(name)
+    codes = column.number(values, np.empty(values.length, np.int32))
+    return codes.astype(np.int64), column.values()
 
 
 def _few_cells(size: int, rows: int) -> bool:
@@ -189,9 +174,9 @@ def _dense(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         firsts = rows[used]
         rows[used] = np.arange(len(used))
         return rows[codes], firsts
-    encoded = pa.array(codes).dictionary_encode()
-    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    firsts = np.empty(len(encoded.dictionary), np.int64)
+    index = IntegerIndex()
+    numbers = index.number(codes, NO_BITS, 0, np.empty(len(codes), np.int32)).astype(np.int64)
+    firsts = np.empty(len(index), np.int64)
     firsts[numbers] = np.arange(len(codes))
     return numbers, firsts
 

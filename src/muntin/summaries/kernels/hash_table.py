@@ -102,12 +102,24 @@ def _is_short(first, last, length, number, starts, arena):
     return (np.uint64(known ^ length) | (one ^ first) | (two ^ last)) == np.uint64(0)
 
 
+@inlined()
+def _number_null(starts, state):
+    """Number of null: the next one, and no bytes, where there was none."""
+    if state[1] < 0:
+        used = state[0]
+        starts[used + 1] = starts[used]
+        state[1] = used
+        state[0] = used + 1
+    return state[1]
+
+
 @kernel()
 def _number_short(
-    data, edges, size, slots, hashes, starts, arena, state, block_hashes, block_found,
+    data, edges, size, bits, bit, slots, hashes, starts, arena, state, block_hashes, block_found,
     numbers,
 ):  # fmt: skip
-    """A block of short strings, none of them null."""
+    """A block of short strings; what stands under a null is looked up as well, and not used."""
+    nulls = bits.shape[0] > 0
     mask = np.uint64(slots.shape[0] - 1)
     far = slots.shape[0] > CACHED_SLOTS
     if far:
@@ -130,7 +142,9 @@ def _number_short(
         first, last = _short_words(data, start, length)
         h = block_hashes[j] if far else mix_words(first, last, length)
         found = block_found[j] if far else slot_of(slots, h, mask)
-        if found != np.uint64(0) and _is_short(first, last, length, found - _ONE, starts, arena):
+        if nulls and _is_null(bits, bit + j):
+            numbers[j] = _number_null(starts, state)
+        elif found != np.uint64(0) and _is_short(first, last, length, found - _ONE, starts, arena):
             numbers[j] = np.int64(found - _ONE)
         else:
             numbers[j] = _string_slowly(data, start, length, h, slots, hashes, starts, arena, state)
@@ -162,10 +176,10 @@ def number_strings(
             return at
         edges = offsets[at : at + size + 1]
         numbers = out[at - begin : at - begin + size]
-        if not nulls and _are_short(edges, size, data):
+        if _are_short(edges, size, data):
             _number_short(
-                data, edges, size, slots, hashes, starts, arena, state, block_hashes,
-                block_found, numbers,
+                data, edges, size, bits, bit_offset + at, slots, hashes, starts, arena, state,
+                block_hashes, block_found, numbers,
             )  # fmt: skip
             at += size
             continue
@@ -196,12 +210,7 @@ def number_strings(
                     numbers[j] = np.int64(found - _ONE)
                     continue
             if nulls and _is_null(bits, bit_offset + at + j):
-                if state[1] < 0:  # null takes the next number, and no bytes
-                    used = state[0]
-                    starts[used + 1] = starts[used]
-                    state[1] = used
-                    state[0] = used + 1
-                numbers[j] = state[1]
+                numbers[j] = _number_null(starts, state)
                 continue
             numbers[j] = _string_slowly(
                 data, start, length, block_hashes[j], slots, hashes, starts, arena, state

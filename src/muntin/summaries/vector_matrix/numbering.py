@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from muntin.summaries.vector_matrix.indexes import IntegerIndex
-from muntin.summaries.vector_matrix.key_column import KeyColumn, KeyValues
+from muntin.summaries.indexes import IntegerIndex
+from muntin.summaries.key_column import KeyColumn, KeyValues
 from muntin.summaries.vector_matrix.names import Key
 
 Numbers = dict[Key, np.ndarray]

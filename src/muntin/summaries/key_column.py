@@ -10,9 +10,9 @@ import pyarrow as pa
 from muntin.arrow import NO_BITS, fixed_width, used_values, validity
 from muntin.errors import BadArgument
 from muntin.summaries import key_columns
+from muntin.summaries.indexes import IntegerIndex, TextIndex
 from muntin.summaries.items import text_buffers
 from muntin.summaries.key_columns import TYPES, KeyKind
-from muntin.summaries.vector_matrix.indexes import IntegerIndex, TextIndex
 
 _DTYPES = {"bool": np.uint8, "date32": np.int32}  # others: int64
 _NO_OFFSETS = np.zeros(1, np.int32)
@@ -157,14 +157,10 @@ class KeyColumn:
         used, index = len(self), self.index
         if index is None or self.kind is None:
             return pa.nulls(used)
+        if isinstance(index, TextIndex):
+            return index.values(TYPES[self.kind])
         null = int(index.state[1])
-        if isinstance(index, IntegerIndex):
-            mask = np.arange(used) == null if null >= 0 else None
-            numbers = pa.array(index.known[:used], mask=mask)
-            narrow = numbers.cast(pa.int32()) if self.kind == "date32" else numbers
-            return narrow.cast(TYPES[self.kind])
-        bits = None
-        if null >= 0:
-            bits = pa.py_buffer(np.packbits(np.arange(used) != null, bitorder="little"))
-        buffers = [bits, pa.py_buffer(index.starts[: used + 1]), pa.py_buffer(index.arena)]
-        return pa.Array.from_buffers(pa.large_string(), used, buffers)
+        mask = np.arange(used) == null if null >= 0 else None
+        numbers = pa.array(index.known[:used], mask=mask)
+        narrow = numbers.cast(pa.int32()) if self.kind == "date32" else numbers
+        return narrow.cast(TYPES[self.kind])

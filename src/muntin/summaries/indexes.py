@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
@@ -159,3 +160,13 @@ class TextIndex:
                 self._reserve(capacity, arena_bytes // max(used, 1) * capacity)
             if arena_bytes + block_bytes + SLACK > len(self.arena):
                 self._reserve(used, max(arena_bytes + block_bytes, 2 * len(self.arena)))
+
+    def values(self, kind: pa.DataType) -> pa.Array:
+        """Every string in the order of its number; `kind` is large_string or large_binary."""
+        used, null = self.state.tolist()
+        bits = None
+        if null >= 0:
+            bits = pa.py_buffer(np.packbits(np.arange(used) != null, bitorder="little"))
+        starts = self.starts[: used + 1].copy()  # without the room that there is for more
+        buffers = [bits, pa.py_buffer(starts), pa.py_buffer(self.arena[: starts[-1]].copy())]
+        return pa.Array.from_buffers(kind, used, buffers)
