@@ -81,6 +81,28 @@ def test_panes_stay_as_long_as_they_are(pane):
         check_changes(pipeline(summaries=ONE, queries={}, pane=pane), ledger)
 
 
+def test_events_stay_of_the_time_that_they_were_counted_by():
+    """Also where all summaries are others, since one that comes back would be of both."""
+    fields = {"utc": "to_utc_timestamp(time, 'Europe/Berlin')"}
+    ways = (
+        ({"time": {"column": "n", "unit": "s"}}, "time in what is stored, now n in s:"),
+        (
+            {"time": "utc", "fields": fields},
+            r"time in .*, now utc, .to_utc_timestamp\(time, .*\).:",
+        ),
+        ({"fields": {"time": fields["utc"]}}, r"time in .*, now time, .to_utc_timestamp\(time, "),
+    )
+    for changed, told in ways:
+        ledger = temporary()
+        fed(ledger, ONE, [], 0)
+        fed(ledger, ONE, [], 0, **changed)  # nothing was counted yet
+        fed(ledger, ONE, [[0, 70]], 0)
+        for summaries in (ONE, {"n": MATRIX}):
+            with pytest.raises(SpecError, match=f"^time: {told}"):
+                fed(ledger, summaries, [], 1, **changed)
+        assert said(ledger, "SELECT count FROM m FOR ALL") == ([[2]], True, [])
+
+
 def test_rollups_that_are_taken_out_go_whole_or_not_at_all():
     ledger = temporary()
     rungs, kept = ["20 s", "1 minute", "10 minutes"], {"retention": {"panes": "30 s"}}

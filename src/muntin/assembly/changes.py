@@ -29,8 +29,8 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     Raises
     ------
     SpecError
-        Its panes have another length, or a summary another kind, size or columns than what is
-        stored of it: they would not merge, or make one summary of two things.
+        Its panes have another length, its events another time, or a summary another kind, size or
+        columns than what is stored of it: they would not merge, or make one summary of two things.
     """
     found = ledger.pipeline(pipeline.name)
     if found is None or not found.batches:
@@ -42,6 +42,12 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
             f"pane: {duration_text(before.pane)} in what is stored, now "
             f"{duration_text(pipeline.pane)}: keep the pane, use another ledger, or start over "
             "with --reset"
+        )
+    was, now = _time(before), _time(pipeline)
+    if was != now and found.counted:
+        raise SpecError(
+            f"time: {was} in what is stored, now {now}: panes would hold events of two times; name "
+            "it as before, use another ledger, or start over with --reset"
         )
     lengths = (before.pane, *before.rungs)
     for name, summary in pipeline.summaries.items():
@@ -60,6 +66,14 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
                     f"{_shown(is_now.get(entry))}: they do not merge; give the changed summary "
                     f"another name, or start over with --reset"
                 )
+
+
+def _time(pipeline: Pipeline) -> str:
+    """What the event time is read from."""
+    column, unit = pipeline.time.column, pipeline.time.unit
+    expression = pipeline.fields.get(column)
+    said = column if unit is None else f"{column} in {unit}"
+    return said if expression is None else f"{said}, {_expression(expression)}"
 
 
 def _check_rollups(name: str, summary: SummarySpec, pipeline: Pipeline, ledger: Ledger) -> None:
