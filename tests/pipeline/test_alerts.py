@@ -142,10 +142,25 @@ def test_a_clock_that_is_set_back_holds_up_no_alert():
     """One with `on: update` is asked of now: what began in the future begins now."""
     alert = alerting().queries["busy"].alert
     step = _Step(alerting(), json.loads(json.dumps(EMPTY)), 0)
-    for at in (100_000, 200, 320):
+    for at in (100_000, 200, 240, 280, 320):
         step.take("busy", alert, [{"driver": "a"}], at * SECOND, at * SECOND)
     (change,) = step.state["changes"]
     assert change["since"] == "1970-01-01T00:03:20Z"
+
+
+@pytest.mark.parametrize("away", [0, 50, 300])
+def test_time_in_which_nobody_looked_does_not_count(away):
+    """The clock alone tells how long a condition `on: update` has lasted."""
+    alert = alerting().queries["busy"].alert
+    state = json.loads(json.dumps(EMPTY))
+    looks = [*range(0, 61, 5), *range(65 + away, 200 + away, 5)]
+    for at in looks:
+        step = _Step(alerting(), state, at * SECOND)
+        step.take("busy", alert, [{"driver": "a"}], step.now, step.now)
+        if state["changes"]:
+            break
+    assert at == (120 if away < 60 else 120 + away + 5)
+    assert state["changes"][0]["since"] == "1970-01-01T00:00:00Z"
 
 
 def test_conditions_beyond_the_limit_are_counted():

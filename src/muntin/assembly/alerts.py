@@ -32,6 +32,7 @@ from muntin.spec_alerts import AlertSpec
 from muntin.times import instant_text, now_us
 
 EVERY_SECONDS = 5.0  # how often queries on update are asked
+UNSEEN_US = 60_000_000  # between looks; what is longer does not count as `for`
 WINDOWS_AT_ONCE = 64  # of one query, in one statement
 OF_ROWS = ("value", "overflow", "limit", "timeout")  # codes of errors that fewer rows may not have
 CLOSINGS_AT_ONCE = 1_000
@@ -260,7 +261,9 @@ class _Step:
         """The condition held for these rows, and no others, from `start` to `end`."""
         alert = self.alert(name)
         active, until = alert["active"], alert["until"]
-        hole = until is not None and start > until and start != end
+        by_clock = start == end
+        hole = until is not None and start > until and not by_clock
+        unseen = end - until if until is not None and by_clock else 0
         found: dict[str, list[Mapping[str, Any]]] = {}
         names = {name.lower(): name for name in (rows[0] if rows else ())}
         columns = {said: names.get(said.lower(), said) for said in spec.by}
@@ -280,14 +283,16 @@ class _Step:
                 space -= 1
                 by = {said: _cut(of_key[0].get(name)) for said, name in columns.items()}
                 active[key] = {"since": start, "fired": None, "by": by}
+            elif unseen > UNSEEN_US:
+                active[key]["unseen"] = active[key].get("unseen", 0) + unseen
             one = active[key]
             if one["fired"] is None:
                 if hole or one["since"] > end:  # or the clock was set back
-                    one["since"] = start
-                if end - one["since"] >= spec.for_:
+                    one |= {"since": start, "unseen": 0}
+                if end - one["since"] - one.get("unseen", 0) >= spec.for_:
                     one["fired"] = end
                     self._change(name, "firing", one, end, of_key)
-        alert["until"] = end if until is None else max(end, until)
+        alert["until"] = end if until is None or by_clock else max(end, until)
 
     def _end(self, name: str, active: dict[str, Any], found: Any, at: int) -> None:
         for key in [key for key in active if key not in found]:
