@@ -4,7 +4,8 @@ import pytest
 
 from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
-from tests.pipeline.support import events, pipeline, run
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import events, gather, pipeline, run
 from tests.server.conftest import until
 
 ROWS = [(second, "a", 1, 1, 1) for second in range(0, 45, 5)]
@@ -41,3 +42,62 @@ def test_commands_are_obeyed_again_once_the_ledger_takes_them(working):
     answer = until(lambda: working.ledger.command(asked.id).answer)
     assert len(tries) == 3
     assert answer["orders"] == {"done": True, "length_us": 120_000_000}  # doubled once
+
+
+def floating(**entries):
+    window = {"kind": "floating", "length": "1 minute"} | entries
+    summary = {"keys": ["driver"], "indicators": ["served"], "capacity": 6, "window": window}
+    return pipeline(summaries={"orders": summary}, queries={})
+
+
+def ten_drivers(begin, end):
+    return gather([events([(s, "abcdefghij"[s % 10], 1, 1, 1) for s in range(begin, end)])])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_window_is_judged_by_what_it_might_hold(restarted):
+    """It took ten drivers while it was slowed down to twelve: it did not overflow."""
+    ledger = temporary()
+    ingest = Ingest(floating(), ledger, query_id="q")
+    ingest.command("slow_down")
+    ingest.take(0, ten_drivers(0, 90))
+    assert ingest.command("resume")["orders"] == {"done": True, "length_us": 60_000_000}
+    if restarted:
+        ingest.close()
+        ingest = Ingest(floating(), ledger, query_id="q")
+    ingest.take(1, ten_drivers(90, 200))
+    ingest.close()
+    resumed, *others = ledger.windows("orders")
+    assert (resumed.fill["driver"], resumed.overflowed) == (10, False)
+    assert others
+    assert all(window.overflowed for window in others)
+
+
+def test_a_limit_that_was_lowered_lowers_the_capacity_as_well():
+    ledger = temporary()
+    ingest = Ingest(floating(), ledger, query_id="q")
+    for _ in range(3):
+        ingest.command("slow_down")
+    ingest.take(0, ten_drivers(0, 60))
+    ingest.close()
+    lowered = Ingest(floating(limit="1 minute"), ledger, query_id="q")
+    lowered.take(1, ten_drivers(60, 200))
+    lowered.close()
+    first, *others = ledger.windows("orders")
+    assert (first.fill["driver"], first.overflowed) == (10, False)
+    assert all(window.overflowed for window in others)
+
+
+def test_where_no_window_floats_that_is_said():
+    plain = {"orders": {"keys": ["driver"], "indicators": ["served"]}}
+    with run(pipeline(summaries=plain, queries={}), []) as ingest:
+        said = {"done": False, "why": "its windows do not float"}
+        assert ingest.command("slow_down") == {"orders": said}
+
+
+def test_how_long_the_open_window_is_now_is_said_where_nothing_comes(working):
+    opened = working.ledger.status("orders")["open"]["orders"]
+    answered(working, "slow_down")
+    until(lambda: working.ledger.status("orders")["open"]["orders"] != opened)
+    slowed = working.ledger.status("orders")["open"]["orders"]
+    assert slowed == opened | {"end": opened["start"] + 120_000_000}

@@ -377,6 +377,8 @@ def test_refusals(server):
         muntin.connect(server.url, token="reader\n0123456789")  # noqa: S106
     with pytest.raises(ServerError, match="is it running"):
         muntin.connect("http://127.0.0.1:9").sql("SELECT 1")
+    with pytest.raises(ServerError, match="'here' is no place to go on from"):
+        muntin.connect(server.url).subscribe(SELECT, after="here")
     with pytest.raises(BadArgument, match="query=NAME"):
         muntin.connect(server.url).subscribe()
 

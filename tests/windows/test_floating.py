@@ -74,7 +74,16 @@ def test_slow_down_doubles_up_to_the_limit_and_resume_restores():
     slower = window.slow_down()
     assert (slower.end, slower.rows_max) == (200, 10)
     assert slower.slow_down() == slower  # 400 would pass the limit
-    assert slower.resume() == window
+    resumed = slower.resume()
+    assert (resumed.end, resumed.rows_max) == (100, 5)
+    assert resumed.closed() == FloatingWindow(length=100, limit=300, capacity=5)
+
+
+@pytest.mark.parametrize(("limit", "factor"), [(800, 8), (799, 4), (300, 2), (100, 1)])
+def test_a_lower_limit_lowers_what_was_slowed_down(limit, factor):
+    """The length and the capacity alike."""
+    lowered = FloatingWindow(length=100, limit=limit, capacity=5, factor=8).within_limit()
+    assert (lowered.length_now, lowered.rows_max) == (100 * factor, 5 * factor)
 
 
 def test_a_pane_beyond_capacity_is_a_window_that_says_so():

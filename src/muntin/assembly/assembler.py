@@ -235,7 +235,7 @@ class Assembler:
 
     def command(self, action: str, summary: str | None) -> dict[str, Any]:
         """Obey `slow_down` or `resume`; tells what was done."""
-        names = [summary] if summary else list(self._followers)
+        names = [summary] if summary else list(self._followers or self._pipeline.summaries)
         answers, changed = {}, []
         for name in names:
             follower = self._followers.get(name)
@@ -248,7 +248,7 @@ class Assembler:
             changed.append((follower, before))
             answers[name] = {
                 "done": after != before,
-                "length_us": min(after.length * after.factor, after.limit),
+                "length_us": after.length_now,
                 **({} if after != before else {"why": "at its limit already"}),
             }
             if action == "resume" and after == before:

@@ -75,14 +75,14 @@ class FloatingFollower(_Follower):
             spec.length, spec.limit or spec.length * LIMIT_FACTOR, layout.spec.window_capacity
         )
         if stored and stored.get("window"):
-            self.window = replace(self.window, **stored["window"])
+            self.window = replace(self.window, **stored["window"]).within_limit()
         self._until = 0
         """End of the last pane of what the open window holds."""
 
     def state(self) -> Mapping[str, Any]:
         window = asdict(self.window)
         return {
-            "window": {name: window[name] for name in ("start", "overflowed", "factor")},
+            "window": {name: window[name] for name in ("start", "overflowed", "factor", "most")},
             "next": self._next,
         }
 
@@ -105,7 +105,7 @@ class FloatingFollower(_Follower):
         It says `late` where it did not reach its own end.
         """
         gap = copy.copy(self)
-        gap.window, gap._contents = replace(self.window, start=None, overflowed=False), None
+        gap.window, gap._contents = self.window.closed(), None
         panes = pieces.slices(self._layout, self._layout.pane, start, end)
         for first, until in chunks(panes, start, end, self._layout.pane):
             yield from gap._take(pieces, panes.between(first, until), first, until)
@@ -128,7 +128,7 @@ class FloatingFollower(_Follower):
             first = bounds[0]
         dropped = pieces.extent(self._layout).dropped
         if dropped is not None and dropped > first:  # nobody followed, and so kept what is open
-            self.window, self._contents = replace(self.window, start=None, overflowed=False), None
+            self.window, self._contents = self.window.closed(), None
             first = dropped
         panes = pieces.slices(self._layout, pane, first, sealed_until)
         for start, end in chunks(panes, first, sealed_until, pane):
@@ -146,7 +146,7 @@ class FloatingFollower(_Follower):
         merged = pieces.merged_runs(self._layout, reach)
         if merged.segment is None or not reach.whole:
             # retention keeps what is open; if it is gone all the same, a new window begins here
-            self.window = replace(self.window, start=None, overflowed=False)
+            self.window = self.window.closed()
             return
         ends = [
             int(starts[-1]) + length

@@ -15,6 +15,8 @@ from muntin.errors import LedgerError, MuntinError, SelectError
 from muntin.select.result import Result
 from muntin.select.values import typed_column
 
+NO_FAULT_OF_A_STATEMENT = ("busy", "token", "limit", "internal", "forbidden", "message")
+
 
 class ServerError(MuntinError):
     """The server refused, or cannot be reached.
@@ -106,7 +108,7 @@ def error_of(about: Mapping[str, Any], statement: str) -> MuntinError:
     code, message, remedy = about["code"], about["message"], about.get("remedy", "")
     if code == "ledger":
         return LedgerError(message)
-    if statement and code not in ("busy", "token", "limit", "internal", "forbidden"):
+    if statement and code not in NO_FAULT_OF_A_STATEMENT:
         return SelectError(
             message,
             code=code,

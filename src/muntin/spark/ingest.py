@@ -6,6 +6,7 @@ Batch and stream share it, so that they leave the same ledger.
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,7 +230,10 @@ class Ingest:
     def command(self, action: str, summary: str | None = None) -> dict[str, Any]:
         """Obey `slow_down` or `resume` now; tells what was done for each summary."""
         with self._lock:
-            return self._assembler.command(action, summary)
+            done = self._assembler.command(action, summary)
+            self._said = {**self._said, "open": self._assembler.open_windows()}
+            self._said_at = -math.inf  # where nothing comes, the next sign of life tells
+            return done
 
     def reconfigure(self, pipeline: Pipeline) -> None:
         """Go on with another spec: keys, indicators, fields and queries may change."""

@@ -57,6 +57,8 @@ class FloatingWindow:
         T; None while no window is open.
     factor : int
         W = length * factor: 1, or a power of two after `slow_down`.
+    most : int
+        The largest factor since the open window began: by this it may hold what it holds.
     """
 
     length: int
@@ -65,6 +67,7 @@ class FloatingWindow:
     start: int | None = None
     overflowed: bool = False
     factor: int = 1
+    most: int = 1
 
     def __post_init__(self) -> None:
         if self.limit < self.length:
@@ -73,7 +76,7 @@ class FloatingWindow:
     @property
     def length_now(self) -> int:
         """W."""
-        return min(self.length * self.factor, self.limit)
+        return self.length * self.factor
 
     @property
     def end(self) -> int | None:
@@ -83,16 +86,32 @@ class FloatingWindow:
     @property
     def rows_max(self) -> int | None:
         """Rows per key that the open window may hold."""
-        return None if self.capacity is None else min(self.capacity * self.factor, _ROWS_MAX)
+        return self._rows(self.factor)
+
+    def _rows(self, factor: int) -> int | None:
+        return None if self.capacity is None else min(self.capacity * factor, _ROWS_MAX)
 
     def slow_down(self) -> FloatingWindow:
         """Double W and the capacity, up to the limit."""
-        longer = self.length * self.factor * 2
-        return replace(self, factor=self.factor * 2) if longer <= self.limit else self
+        return replace(self, factor=self.factor * 2) if self.length_now * 2 <= self.limit else self
+
+    def within_limit(self) -> FloatingWindow:
+        """No longer than the limit, which a changed spec may have lowered."""
+        factor = self.factor
+        while factor > 1 and self.length * factor > self.limit:
+            factor //= 2
+        return self._by(factor)
+
+    def _by(self, factor: int) -> FloatingWindow:
+        return replace(self, factor=factor, most=max(self.most, self.factor))
 
     def resume(self) -> FloatingWindow:
         """Back to W0. An open window that is longer already closes with the next sealed pane."""
-        return replace(self, factor=1)
+        return self._by(1)
+
+    def closed(self) -> FloatingWindow:
+        """None is open."""
+        return replace(self, start=None, overflowed=False, most=1)
 
 
 Run = tuple[Boundary, int, int]
@@ -136,16 +155,19 @@ def close_windows(
     opened = window.start is not None
     if window.start is not None:
         state[:2] = window.start, int(window.overflowed)
-    capacity = -1 if window.rows_max is None else window.rows_max
+    capacity, held = (
+        -1 if most is None else most
+        for most in (window.rows_max, window._rows(max(window.most, window.factor)))
+    )
     number = kernels.close_floating(
         starts, ends, rows, keys, keys_from, int(opened), window.length_now, capacity,
-        sealed_until, closed, state,
+        held, sealed_until, closed, state,
     )  # fmt: skip
     runs = [_run(*row) for row in closed[:number].tolist()]
     is_open, start, overflowed, first = state.tolist()
-    left = replace(
-        window, start=start if is_open else None, overflowed=bool(is_open and overflowed)
-    )
+    left = window if is_open and start == window.start else window.closed()
+    if is_open:
+        left = replace(left, start=start, overflowed=bool(overflowed))
     return runs, left, first
 
 

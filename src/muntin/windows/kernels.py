@@ -10,7 +10,7 @@ FULL, CAPACITY = 0, 1
 
 @kernel
 def close_floating(
-    panes, ends, rows, keys, keys_from, opened, length, capacity, sealed_until, closed, state
+    panes, ends, rows, keys, keys_from, opened, length, capacity, held, sealed_until, closed, state
 ):  # fmt: skip
     """Boundaries of the windows that close; how many.
 
@@ -25,8 +25,9 @@ def close_floating(
         Number of each row's key.
     keys_from : int64[tables + 1]
         Tables have their own numbers from here: they share the memory of what was seen.
-    opened, length, capacity : int64
-        1 where a window is open; its length in microseconds; rows a key may have, -1: any number.
+    opened, length, capacity, held : int64
+        1 where a window is open; its length in microseconds; rows a key may have, -1: any number;
+        rows that it might have in what the open window holds so far.
     closed : int64[p + 1, 6]
         Filled: start, end, reason, overflowed, the first pane here and the one after the last.
     state : int64[4]
@@ -71,7 +72,7 @@ def close_floating(
             fill(count, 0)
         for table in range(tables):
             count[table] += fresh[table]
-            if capacity >= 0 and count[table] > capacity:
+            if capacity >= 0 and count[table] > (held if kept else capacity):
                 overflowed = np.int64(1)
             base = keys_from[table]
             for row in range(rows[table, pane], rows[table, pane + 1]):
