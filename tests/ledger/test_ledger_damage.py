@@ -5,15 +5,18 @@ from __future__ import annotations
 # ruff: noqa: S608  table names are the test's own
 import random
 import sqlite3
+from contextlib import closing
 
 import pytest
 from ledger_helpers import PANE, SPEC, batch, held, partial, roll
 
-from muntin.errors import LedgerError
+from muntin.errors import LedgerError, SelectError
 from muntin.ledger import Batch, ClosedWindow, Rejected, State, TrendPoint, open_ledger
 from muntin.ledger.schema import PAGE_BYTES, TABLES
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.session import Session
 from tests.disks import remounted, small_disk
+from tests.pipeline.support import events, pipeline, run
 
 
 @pytest.fixture
@@ -263,4 +266,18 @@ def test_a_closed_writer_leaves_nothing_in_the_log(tmp_path):
     assert copy.status("p") == {"state": "finished"}
     assert len(copy.pieces("s", PANE)) == 20
     copy.close()
+    ledger.close()
+
+
+def test_a_payload_that_is_missing_is_told(tmp_path):
+    """As in a copy of a file that was written meanwhile; a question has no part of the answer."""
+    ledger = SqliteLedger(tmp_path / "x.db")
+    with run(pipeline(), [[events([(1, "a", 1, 1, 5), (2, "b", 1, 1, 6)])]], ledger):
+        pass
+    assert ledger.verify() == []
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        ((number,),) = connection.execute("DELETE FROM payloads RETURNING piece").fetchall()
+    with pytest.raises(SelectError, match=f"the payload of piece {number} is missing: .* backup"):
+        Session(ledger).sql("SELECT driver, count FROM orders(driver) FOR ALL")
+    assert ledger.verify() == [f"{tmp_path}/x.db: the payload of piece {number} is missing"]
     ledger.close()

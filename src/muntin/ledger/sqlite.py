@@ -218,12 +218,23 @@ class SqliteLedger(View):
                 ]
                 for table in schema.TABLES:
                     found += self._damaged_rows(connection, table)
+                found += self._lost_payloads(connection)
                 statement = "SELECT 1 FROM names WHERE NOT EXISTS (SELECT 1 FROM pipelines)"
                 if connection.execute(statement).fetchone():
                     found.append(f"{self._place}: a copy to it was interrupted: copy again")
         except MuntinError as problem:
             found.append(str(problem))
         return found
+
+    def _lost_payloads(self, connection: Tables) -> Iterator[str]:
+        """Of pieces that have none here: a store has them, or nobody."""
+        gone = "SELECT id FROM pieces WHERE id NOT IN (SELECT piece FROM payloads) ORDER BY id"
+        for (identifier,) in connection.execute(gone).fetchall():
+            try:
+                if not connection.payloads([identifier]):
+                    yield f"{self._place}: the payload of piece {identifier} is missing"
+            except LedgerError as problem:
+                yield str(problem)
 
     def _damaged_rows(self, connection: Tables, table: schema.SqlTable) -> Iterator[str]:
         for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608

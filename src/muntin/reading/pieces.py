@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.cache import Cache
+from muntin.errors import LedgerError
 from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import Piece
 from muntin.ledger.slices import Slices, added_up
@@ -147,6 +148,11 @@ class Pieces:
         found: list[Any] = [self._cache.get(name) for name in names]
         missing = [p.id for p, segment in zip(pieces, found, strict=True) if segment is None]
         payloads = self.view.payloads(missing) if missing else {}
+        if lost := [number for number in missing if number not in payloads]:
+            raise LedgerError(
+                f"the payload of piece {lost[0]} is missing: where it was merged or dropped more "
+                "than a minute ago, ask again; else restore the ledger from a backup"
+            )
         for at, (piece, name) in enumerate(zip(pieces, names, strict=True)):
             if found[at] is None:
                 segment = found[at] = decode(payloads[piece.id], keys)
