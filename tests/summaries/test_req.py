@@ -212,3 +212,19 @@ def test_what_is_certain_of_the_top_is_exact(k: int) -> None:
         certain = rank.lower == rank.upper
         assert certain[: 3 * k - 1].all()
         np.testing.assert_allclose(rank.value[certain], truth[certain])
+
+
+@pytest.mark.parametrize("size", [200, 1_000])
+def test_a_sketch_that_is_merged_again_and_again_does_not_add_up_its_coins(size: int) -> None:
+    """As of panes with the same values and seed: each time the same coins, in its levels."""
+    below = (np.array([[0.25, 0.75, 0.9, 0.95, 0.99]]).T * size + [0, 1]).ravel()  # even and odd
+    asked, missed = below / size, np.zeros(len(below))
+    for seed in range(40):
+        sketch = REQ(12, seed)
+        sketch.update(np.random.default_rng(seed).permutation(size))
+        whole = sketch.copy()
+        for _ in range(300):
+            whole.merge(sketch)
+        found = whole.rank(below - 1)
+        missed += (asked < found.lower - 1e-9) | (asked > found.upper + 1e-9)
+    assert missed.max() <= 3

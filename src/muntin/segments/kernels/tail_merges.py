@@ -22,11 +22,14 @@ TIER_SHIFT = 2  # a tier's items may go up so many levels more than those of the
 
 @kernel()
 def _unite_turns(rows, level_starts, levels, turns):
-    """Schedules are united by OR; of coins that wait for their opposites, one stays.
+    """Schedules are united by OR. A coin that waits for its opposite stays where its level was
+    compacted more often than all others: else a sketch that is merged again and again, each time
+    with the same coin, would decide every one.
 
     `levels` holds two numbers a level, its size and its turns, packed as `compact_stack` says.
     """
     fill(turns, 0)
+    most = np.zeros(turns.shape[0], np.int64)
     height = 1
     for i in range(rows.shape[0]):
         start = level_starts[rows[i]]
@@ -34,7 +37,12 @@ def _unite_turns(rows, level_starts, levels, turns):
         height = max(height, high)
         for level in range(high):
             other = levels[start + 2 * level + 1]
-            coin = (turns[level] if turns[level] & 1 else other) & 3
+            coin = turns[level] & 3
+            if other >> 2 > most[level]:
+                most[level] = other >> 2
+                coin = other & 3
+            elif other >> 2 == most[level]:
+                coin = 0
             turns[level] = ((turns[level] | other) >> 2 << 2) | coin
     return height
 
