@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 
 
@@ -14,11 +15,15 @@ class Proxy:
     ----------
     delay : float
         Seconds that each piece waits, both ways, from now on.
+    loses : float
+        How often a piece is cut off in its middle, and the connection with it, from now on; all
+        come in shorter pieces then, and wait for any time up to `delay`.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, seed: int = 0) -> None:
         self._to = port
-        self.delay = 0.0
+        self.delay = self.loses = 0.0
+        self._random = random.Random(seed)
         self._refuse = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._serving: set[asyncio.Task[None] | None] = set()
@@ -79,8 +84,11 @@ class Proxy:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                await asyncio.sleep(self.delay)
+            while data := await reader.read(self._random.randint(1, 400) if self.loses else 65536):
+                await asyncio.sleep(self.delay * (self._random.random() if self.loses else 1))
+                if self._random.random() < self.loses:
+                    writer.write(data[: self._random.randrange(len(data))])
+                    break
                 writer.write(data)
                 await writer.drain()
         with contextlib.suppress(OSError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from contextlib import ExitStack
 from functools import partial
 
@@ -296,6 +298,47 @@ def test_a_refused_site_says_why(fed):
         assert status["problem"].startswith("refused with 4003: window_us: the site says")
     finally:
         other.close()
+
+
+@pytest.mark.slow
+def test_no_answer_over_a_line_that_cuts_messages_in_two_is_wrong(tmp_path):
+    """Pieces of any length come at any time, or half, and with them ends the connection."""
+    chance, seen = random.Random(1), {}
+    with ExitStack() as stack:
+        server = CoordinatorServer(
+            coordinator(tmp_path, missing_after=12, lease=30), reader_token="", operator_token=""
+        )
+        stack.enter_context(server)
+        proxies = [Proxy(int(server.url.rpartition(":")[2]), seed) for seed in range(len(SITES))]
+        fed = []
+        for name, proxy in zip(SITES, proxies, strict=True):
+            stack.callback(proxy.close)
+            fed.append(Fed(name, f"ws://127.0.0.1:{proxy.port}"))
+            stack.callback(fed[-1].close)
+            fed[-1].feed(21)
+            fed[-1].site.start()
+            proxy.loses, proxy.delay = 0.08, 0.05
+        ends = time.monotonic() + 15
+        while time.monotonic() < ends:
+            chance.choice(fed).feed(chance.choice((0, 0, 1, 2, 5)))
+            answer = top(server)
+            seen[json.dumps(answer)] = answer
+        for proxy in proxies:
+            proxy.loses = proxy.delay = 0.0
+        newest = max(each.panes for each in fed)
+        for each in fed:
+            each.feed(newest - each.panes)
+        healed = until(
+            lambda: found if (found := valid(server))["unit"] == START + newest - 2 else None
+        )
+    seen["healed"] = healed
+    told = [answer for answer in seen.values() if answer["bound"] is not None and answer["items"]]
+    assert any(answer["missing_sites"] for answer in told)
+    for answer in told:
+        there = [name for name in SITES if name not in answer["missing_sites"]]
+        exact = totals(answer["unit"], START, there)
+        least = min(exact.pop(each["item"]) for each in answer["items"])
+        assert max(exact.values()) - least <= answer["bound"], answer
 
 
 def test_the_coordinator_says_why_a_site_takes_no_part(tmp_path, monkeypatch):
