@@ -234,6 +234,12 @@ def test_what_there_is_as_tables():
             "LIMIT 9) AS q WHERE paid > 1 UNION SELECT paid FROM orders(driver) AS "
             "\"orders(driver)\" FOR '2026-03-01' TO '2026-03-02' ",
         ),
+        (  # also behind a query, and where each end has brackets
+            "SELECT paid FROM orders WHERE EXISTS (SELECT 1 FROM calls WHERE n > 1) AND "
+            "((time >= '2026-01-01') AND ('2026-01-02' > time)) AND paid > 0",
+            "SELECT paid FROM orders FOR '2026-01-01' TO '2026-01-02' WHERE EXISTS (SELECT 1 FROM "
+            "calls WHERE n > 1) AND paid > 0",
+        ),
         # its own column is meant
         ("SELECT 1 FROM clocks(zone) WHERE time > 5", "SELECT 1 FROM clocks(zone) WHERE time > 5"),
     ],

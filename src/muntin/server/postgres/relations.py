@@ -99,7 +99,8 @@ def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple
     edits, said = list[Edit](), set[str]()
     selects = {at: clauses(words, at) for at, word in enumerate(words) if word.is_word("SELECT")}
     for at, found in selects.items():
-        inside = [n for other in selects if at < other < found[""] for n in range(other, found[""])]
+        own = ((n, selects[n][""]) for n in selects if at < n < found[""])
+        inside = [n for begin, end in own for n in range(begin, end)]
         window, more = _window(words, known, found, frozenset(inside))
         edits += window
         said |= more
@@ -264,7 +265,9 @@ def _is_time(words: Sequence[Word], at: int) -> bool:
 def _bounds(words: Sequence[Word], start: int, end: int) -> list[tuple[str, str]]:
     """The ends that a condition says, by ">=", "<" or BETWEEN; else it raises SelectError."""
     place = words[start]
-    while end - start > 2 and words[start].text == "(" and words[end - 1].text == ")":
+    while words[start].text == "(" and words[end - 1].text == ")":
+        if next((n for n, w in outside(words, start + 1) if w.text == ")"), 0) != end - 1:
+            break  # (a) AND (b)
         start, end = start + 1, end - 1
     part = _conjuncts(words, start, end)
     if len(part) > 1:
