@@ -281,3 +281,13 @@ def test_a_payload_that_is_missing_is_told(tmp_path):
         Session(ledger).sql("SELECT driver, count FROM orders(driver) FOR ALL")
     assert ledger.verify() == [f"{tmp_path}/x.db: the payload of piece {number} is missing"]
     ledger.close()
+
+
+def test_a_piece_that_is_missing_is_found_by_its_payload(filled):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        ((number,),) = connection.execute(
+            "DELETE FROM pieces WHERE id = (SELECT min(id) FROM pieces) RETURNING id"
+        ).fetchall()
+    with closing(SqliteLedger(filled)) as ledger:
+        told = f"{filled}: piece {number} is missing, and its payload is there"
+        assert ledger.verify() == [told]

@@ -218,7 +218,7 @@ class SqliteLedger(View):
                 ]
                 for table in schema.TABLES:
                     found += self._damaged_rows(connection, table)
-                found += self._lost_payloads(connection)
+                found += self._lost(connection)
                 statement = "SELECT 1 FROM names WHERE NOT EXISTS (SELECT 1 FROM pipelines)"
                 if connection.execute(statement).fetchone():
                     found.append(f"{self._place}: a copy to it was interrupted: copy again")
@@ -226,8 +226,8 @@ class SqliteLedger(View):
             found.append(str(problem))
         return found
 
-    def _lost_payloads(self, connection: Tables) -> Iterator[str]:
-        """Of pieces that have none here: a store has them, or nobody."""
+    def _lost(self, connection: Tables) -> Iterator[str]:
+        """Pieces without a payload, which a store may have instead, and payloads without one."""
         gone = "SELECT id FROM pieces WHERE id NOT IN (SELECT piece FROM payloads) ORDER BY id"
         for (identifier,) in connection.execute(gone).fetchall():
             try:
@@ -235,6 +235,11 @@ class SqliteLedger(View):
                     yield f"{self._place}: the payload of piece {identifier} is missing"
             except LedgerError as problem:
                 yield str(problem)
+        gone = (
+            "SELECT piece FROM payloads WHERE piece NOT IN (SELECT id FROM pieces) ORDER BY piece"
+        )
+        for (identifier,) in connection.execute(gone):
+            yield f"{self._place}: piece {identifier} is missing, and its payload is there"
 
     def _damaged_rows(self, connection: Tables, table: schema.SqlTable) -> Iterator[str]:
         for row in connection.execute(f"SELECT {table.all_columns} FROM {table.name}"):  # noqa: S608
