@@ -383,6 +383,18 @@ def test_what_is_committed_between_plan_and_rows_is_read_or_told(tmp_path):
     assert row == {"delay": 3}
 
 
+def test_a_stream_that_the_format_cannot_write_or_read_is_refused(tmp_path):
+    """Each batch of output mode complete holds all of those before it."""
+    from muntin.spark.data_source import MuntinSource
+
+    spec = json.dumps(PLAIN.as_json())
+    source = MuntinSource({"spec": spec, "ledger": f"sqlite:///{tmp_path}/flights.db"})
+    with pytest.raises(BadArgument, match="complete gives all rows anew with each batch"):
+        source.streamWriter(SCHEMA, overwrite=True)
+    with pytest.raises(BadArgument, match=r"read as it is now, by spark\.read"):
+        source.streamReader(SCHEMA)
+
+
 def take(url, query, run, batch_id, mode="continue"):
     rows = committing.sent(PLAIN, [BATCH])[2]
     committing.commit_batch(PLAIN, url, mode, (query, run, rows), batch_id)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -57,7 +58,18 @@ class MuntinSource(DataSource):
             raise BadArgument('option mode is of writeStream: say write.mode("overwrite")')
         return _BatchSink(self.options, schema, "overwrite" if overwrite else "append")
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        raise BadArgument(
+            "a ledger is read as it is now, by spark.read; what follows it is muntin.connect(...)"
+            ".subscribe"
+        )
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if overwrite:  # outputMode("complete")
+            raise BadArgument(
+                "output mode complete gives all rows anew with each batch, and each would count "
+                "again: write what is not aggregated, by append"
+            )
         mode = self.options.get("mode", "continue")
         if mode not in ("continue", "append", "overwrite"):
             raise BadArgument(f"option mode={mode!r}: continue, append or overwrite")
