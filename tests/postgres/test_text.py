@@ -234,18 +234,28 @@ def test_what_there_is_as_tables():
             "LIMIT 9) AS q WHERE paid > 1 UNION SELECT paid FROM orders(driver) AS "
             "\"orders(driver)\" FOR '2026-03-01' TO '2026-03-02' ",
         ),
-        (  # also behind a query, and where each end has brackets
-            "SELECT paid FROM orders WHERE EXISTS (SELECT 1 FROM calls WHERE n > 1) AND "
-            "((time >= '2026-01-01') AND ('2026-01-02' > time)) AND paid > 0",
-            "SELECT paid FROM orders FOR '2026-01-01' TO '2026-01-02' WHERE EXISTS (SELECT 1 FROM "
-            "calls WHERE n > 1) AND paid > 0",
-        ),
         # its own column is meant
         ("SELECT 1 FROM clocks(zone) WHERE time > 5", "SELECT 1 FROM clocks(zone) WHERE time > 5"),
     ],
 )
 def test_rewritten(text, becomes):
     assert rewritten(text, KNOWN)[0].text == becomes
+
+
+ENDS = (
+    ["time >= '2026-01-01'", "'2026-01-02' > time"],
+    ["((time >= '2026-01-01') AND (time < '2026-01-02'))"],
+    ["(time BETWEEN '2026-01-01' AND '2026-01-02')"],
+)
+OTHERS = ("EXISTS (SELECT 1 FROM calls WHERE n > 1)", "paid IN (SELECT n FROM x)", "(a OR b)")
+
+
+@given(st.sampled_from(ENDS).flatmap(lambda ends: st.permutations([*ends, *OTHERS])))
+def test_a_window_is_found_wherever_its_ends_stand(parts):
+    others = " AND ".join(part for part in parts if part in OTHERS)
+    text = rewritten(f"SELECT 1 FROM orders WHERE {' AND '.join(parts)}", KNOWN)[0].text  # noqa: S608
+    becomes = f"SELECT 1 FROM orders FOR '2026-01-01' TO '2026-01-02' WHERE {others}"  # noqa: S608
+    assert " ".join(text.split()) == becomes
 
 
 @pytest.mark.parametrize(
