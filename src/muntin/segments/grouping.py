@@ -12,6 +12,9 @@ from muntin.segments.kernels import grouping as kernels
 from muntin.segments.kernels.grouping import CODE_BITS_MAX
 from muntin.summaries.kernels.sorting import sort_pairs
 
+KEYS_COUNTED_MAX = 1 << 15  # as many counters stay in the second cache
+CELLS_A_ROW = 32  # of (slice, key), marked in bits: where there are more, a sort is sooner done
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
@@ -57,6 +60,9 @@ def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
         one = np.zeros(1, np.int64)
         return Groups(*map(frozen, (np.arange(n), np.array([0, n]), one + low, np.arange(2), one)))
     width = keys_max + 1
+    runs = kernels.runs_of(slices) if width <= KEYS_COUNTED_MAX else 0
+    if runs and runs * width <= CELLS_A_ROW * n:
+        return _by_counting(slices, keys, width, runs)
     seen = None
     if (high - low + 1) * width > 1 << CODE_BITS_MAX:
         seen, slices = np.unique(slices, return_inverse=True)
@@ -70,6 +76,15 @@ def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
     group_slices, group_keys = np.divmod(found, width)
     group_slices = group_slices + low if seen is None else seen[group_slices]
     return _with_slices(order, bounds, group_slices, group_keys)
+
+
+def _by_counting(slices: np.ndarray, keys: np.ndarray, width: int, runs: int) -> Groups:
+    n = len(slices)
+    order, bounds, key_of = (np.empty(n + extra, np.int64) for extra in (0, 1, 0))
+    found, starts = np.empty(runs, np.int64), np.empty(runs + 1, np.int64)
+    groups = kernels.group_runs(slices, keys, width, order, bounds, key_of, found, starts)
+    bounds, key_of = bounds[: groups + 1].copy(), key_of[:groups].copy()
+    return Groups(*map(frozen, (order, bounds, found, starts, key_of)))
 
 
 def _by_words(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
