@@ -329,6 +329,19 @@ def test_who_closes_while_it_comes_back_is_let_go(monkeypatch):
         assert heard == []
 
 
+def test_threads_share_the_updates_of_a_subscription(remote, feeder):
+    with remote.subscribe(query="busiest", on="window") as updates:
+        following = [followed_meanwhile(updates, 1) for _ in range(3)]
+        for _ in range(4):
+            feeder.minute()
+        for thread, _, failed in following:
+            thread.join(PATIENCE_SECONDS)
+            assert not failed
+    starts = [heard[0].window["start"] for _, heard, _ in following]
+    assert len(set(starts)) == 3
+    assert next(updates, None) is None  # after it was closed
+
+
 def test_what_ends_a_subscription_for_good_says_what_it_is(feeder, ledger, monkeypatch):
     """After a restart the token is another: it is not just a connection that was lost."""
     monkeypatch.setattr("muntin.client.subscription.RETRY_SECONDS", (0.05,))

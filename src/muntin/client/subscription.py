@@ -45,7 +45,7 @@ class Backoff:
 
 
 class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
-    """Updates as they come; `next()` waits for one. Made by `Client.subscribe`.
+    """Updates as they come; `next()` waits for one, in any thread. Made by `Client.subscribe`.
 
     A server that is away, or cannot read its ledger now, is asked again until it answers; closed
     windows since then come first, and an update with a `gap` where they cannot be had any more.
@@ -72,11 +72,16 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         self._reconnect = reconnect
         self._timeout = timeout
         self._closed = threading.Event()
+        self._turn = threading.Lock()
         self._backoff = Backoff()
         self._leave = ExitStack()
         self._socket: ClientConnection | None = self._open()
 
     def __next__(self) -> Update:
+        with self._turn:  # several threads may share the updates: each goes to one
+            return self._next()
+
+    def _next(self) -> Update:
         while not self._closed.is_set():
             try:
                 if self._socket is None:
