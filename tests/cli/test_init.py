@@ -265,8 +265,17 @@ def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, c
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("kind", [pa.time64("us"), pa.float16(), pa.decimal256(50, 3)])
+def test_a_column_for_which_spark_refuses_the_file_is_left_out_by_a_schema(init, kind):
+    columns = {"at": MINUTES, "k": ["a", "b"] * 720, "v": range(1440), "odd": pa.nulls(1440, kind)}
+    found, said = init("d.parquet", pa.table(columns))
+    assert found.source.schema_ == "`at` string, `k` string, `v` bigint"
+    assert not said
+
+
 def test_a_column_for_which_spark_refuses_the_file_is_told(muntin, tmp_path):
-    columns = {"at": MINUTES, "k": ["a", "b"] * 720, "tod": pa.nulls(1440, pa.time64("us"))}
+    at = pa.array(range(1440), pa.timestamp("ns", "UTC"))  # which no schema of Spark's can name
+    columns = {"at": at, "k": ["a", "b"] * 720, "tod": pa.nulls(1440, pa.time64("us"))}
     pq.write_table(pa.table(columns), tmp_path / "d.parquet")
     code, _, err = muntin("init", tmp_path / "d.parquet", "-o", tmp_path / "p.yaml")
     assert code == 0

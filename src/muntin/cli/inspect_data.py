@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,21 @@ def inspect(data: Path) -> Found:
         )
     read = (found.time, *found.keys, *found.indicators)
     found.fields = {n: text for n, text in sample.fields.items() if n in read} | found.fields
+    if sample.unread:
+        _leave_unread(found, sample, read)
     return found
+
+
+def _leave_unread(found: Found, sample: Sample, read: Iterable[str]) -> None:
+    """Spark reads the file where a schema names what is wanted of it."""
+    from muntin.spark.source import NO_SUCH_COLUMN
+
+    schema = sample.schema(read)
+    if schema is not None:
+        found.options["schema"] = schema
+        return
+    said = (f"column '{name}' is {kind}: {NO_SUCH_COLUMN}" for name, kind in sample.unread.items())
+    found.warnings.extend(said)
 
 
 def _see_time(found: Found, sample: Sample) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,11 @@ _READERS = {
 UNREAD = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")  # by DuckDB; Spark reads some of them
 HEAD_BYTES = 1 << 20
 OBJECTS_DEPTH_MAX = 16
+_DDL = {
+    "VARCHAR": "string", "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "timestamp",
+    "BIGINT": "bigint", "INTEGER": "int", "SMALLINT": "smallint", "TINYINT": "tinyint",
+    "DOUBLE": "double", "FLOAT": "float",
+}  # fmt: skip
 BEYOND = "values beyond int64"
 _LOOSE = ", format='unstructured'"  # JSON that is neither a list nor an object a line
 _HUGEINT = pa.decimal128(38, 0)  # DuckDB's for integers of JSON, where some are below 0
@@ -62,7 +68,22 @@ class Sample:
     """Column of the table that is none of the files -> how Spark's SQL spells it."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Column of the files -> why a pipeline cannot read it."""
+    unread: dict[str, pa.DataType] = field(default_factory=dict)
+    """Columns for which Spark reads a file only where a schema does not name them."""
+    units: dict[str, str] = field(default_factory=dict)
+    """Of timestamps in Parquet files."""
     warnings: list[str] = field(default_factory=list)
+
+    def schema(self, names: Iterable[str]) -> str | None:
+        """These columns as DDL; None where Spark might read one otherwise than it stands there."""
+        kinds = {name: _DDL.get(self.columns[name][0].partition(" ")[0]) for name in names}
+        if (
+            None in kinds.values()
+            or self.fields.keys() & kinds
+            or "ns" in map(self.units.get, kinds)
+        ):
+            return None
+        return ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
 
     def made(self, expression: str) -> pa.ChunkedArray:
         """What DuckDB makes of each row."""
@@ -90,8 +111,6 @@ def sampled(data: Path) -> Sample:
     import duckdb
     import pyarrow.parquet as pq
 
-    from muntin.spark.source import NO_SUCH_COLUMN
-
     sample = Sample(*_files(data))
     file, form = sample.files[0], sample.format
     if form != "parquet" and (wrong := wrong_encoding(str(file), {})):
@@ -109,11 +128,10 @@ def sampled(data: Path) -> Sample:
     if form == "parquet":
         greatest = {str(row[0]): row[3] for row in rows if row[0] not in sample.fields}
         sample.left_out = _unusable(data, sample.files, greatest)
-        sample.warnings += [
-            f"column '{column.name}' is {column.type}: {NO_SUCH_COLUMN}"
-            for column in pq.read_schema(file)
-            if is_unread(column.type)
-        ]
+        schema = pq.read_schema(file)
+        sample.unread = {c.name: c.type for c in schema if is_unread(c.type)}
+        sample.left_out |= {name: f"type {kind}" for name, kind in sample.unread.items()}
+        sample.units = {c.name: c.type.unit for c in schema if pa.types.is_timestamp(c.type)}
     elif form == "json":
         wide = [c.name for c in sample.table.schema if c.type in (_HUGEINT, pa.uint64())]
         sample.left_out = {n: BEYOND for n in wide if _is_beyond_int64(sample.table[n])}
