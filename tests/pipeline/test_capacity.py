@@ -88,6 +88,29 @@ def test_keys_beyond_those_that_are_drawn_count(monkeypatch):
         assert 0.7 < drawn.window_bytes[name] / expected < 1.3, name
 
 
+@pytest.mark.parametrize("drivers", [5, 300, 20_000])
+def test_rows_grow_with_the_events_of_their_keys(monkeypatch, drivers):
+    """Where a tenth of a slice is drawn, a key's values are not a tenth of what they will be."""
+    summaries = {
+        "fares": {"kind": "quantiles", "value": "fare", "by": "driver"},
+        "tails": {"kind": "quantiles", "value": "fare", "by": "driver", "accuracy": "tail"},
+        "items": {"kind": "top_k", "item": "item", "by": "driver"},
+        "seen": {"kind": "distinct", "item": "item", "by": "driver", "precision": 8},
+    }
+    asked = pipeline(pane="1 minute", rollups=[], summaries=summaries, queries={})
+    given = (asked, 5_000, {"driver": drivers, "item": 100_000}, 60 * SECOND)
+    found = []
+    for most in (300_000, 30_000):
+        monkeypatch.setattr("muntin.assembly.capacity.EVENTS_DRAWN_MAX", most)
+        found.append(capacity(*given))
+    whole, drawn = found
+    for expected, said in zip(whole.lines, drawn.lines, strict=True):
+        most = 2 if said.summary == "items" else 1.3  # whose texts are shared by the keys
+        assert 0.7 < said.slice_bytes / expected.slice_bytes < most, (said, expected)
+    for name, expected in whole.window_bytes.items():
+        assert 0.7 < drawn.window_bytes[name] / expected < 1.3, name
+
+
 def test_slices_count_that_hold_an_event_and_are_kept():
     """A slice without an event takes nothing; what an open window reads stays."""
     tumbling = {"kind": "tumbling", "length": "10 minutes"}

@@ -28,6 +28,7 @@ EVENTS_DRAWN_MAX = 400_000  # of one length; the rows of those beyond are worked
 SLICES_DRAWN = 16  # which share their texts, as those of one piece do
 EVENTS_DRAWN = 2_000  # more slices, where these are of fewer: they share what a piece costs, too
 VALUES = 1_000
+KEYS_DRAWN = 16  # at least, where there are as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +116,34 @@ def _drawn(
     many times its size a slice has where it is of more events than were drawn."""
     drawn = max(1, min(round(events), EVENTS_DRAWN_MAX))
     count = int(np.clip(EVENTS_DRAWN_MAX // drawn, 1, most))
-    batch = _batch(spec, drawn * count, keys, rng)
+    of_drawn = _of_drawn(spec, keys, drawn / events)
+    batch = _batch(spec, drawn * count, of_drawn, rng)
     spec.segment(batch.slice(0, 1), np.zeros(1, np.int64))  # kernels are compiled before the clock
     began = time.process_time()
     made = spec.segment(batch, np.repeat(np.arange(count), drawn))
     took = time.process_time() - began
     made = merge([made])
-    return made, took, drawn * count, _growth(spec, made, keys, drawn, events)
+    return made, took, drawn * count, _growth(spec, made, keys, of_drawn, drawn, events)
+
+
+def _of_drawn(spec: SegmentSpec, keys: Mapping[str, int], share: float) -> Mapping[str, int]:
+    """Values of columns, where a share of the events is drawn: a row grows with its events, so that
+    each key drawn has as many as it will have."""
+    by = getattr(spec, "by", ())
+    if share >= 1 or not by:
+        return keys
+    widest = max(by, key=lambda name: keys.get(name, VALUES))
+    values = keys.get(widest, VALUES)
+    return {**keys, widest: max(min(values, KEYS_DRAWN), round(values * share))}
 
 
 def _growth(
-    spec: SegmentSpec, made: Segment, keys: Mapping[str, int], drawn: int, events: float
+    spec: SegmentSpec,
+    made: Segment,
+    keys: Mapping[str, int],
+    of_drawn: Mapping[str, int],
+    drawn: int,
+    events: float,
 ) -> float:
     """How many times the rows of a slice of the `drawn` events those of all its events are."""
     if events <= drawn:
@@ -135,8 +153,11 @@ def _growth(
         rows = {(spec.key,): drawn}
     fewer = more = 0.0
     for by, there in rows.items():
-        values = math.prod(keys.get(name, VALUES) for name in by)
-        first, all_ = (-values * math.expm1(-each / values) for each in (drawn, events))
+        first, all_ = (
+            -values * math.expm1(-each / values)
+            for each, given in ((drawn, of_drawn), (events, keys))
+            for values in [math.prod(given.get(name, VALUES) for name in by)]
+        )
         found = min(there, first)
         fewer += found
         limited = found < 0.9 * first  # to some rows, or to the one of a sketch
