@@ -395,6 +395,33 @@ def test_a_stream_that_the_format_cannot_write_or_read_is_refused(tmp_path):
         source.streamReader(SCHEMA)
 
 
+def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, monkeypatch):
+    """Who is told that it failed writes it again, and it would count twice."""
+    url = f"sqlite:///{data_ledger(tmp_path).absolute()}"
+    rows = committing.sent(PLAIN, [BATCH])[2]
+    finish = committing.Ingest.finish
+
+    def overtaken(ingest, **options):
+        monkeypatch.undo()
+        committing.commit_all(PLAIN, url, "append", ("", "", rows))
+        finish(ingest, **options)
+
+    monkeypatch.setattr(committing.Ingest, "finish", overtaken)
+    committing.commit_all(PLAIN, url, "append", ("", "", rows))
+    assert counted(url) == 9
+    take = committing.Ingest.take
+
+    def too_late(ingest, *arguments):
+        monkeypatch.undo()
+        committing.commit_all(PLAIN, url, "append", ("", "", rows))
+        take(ingest, *arguments)
+
+    monkeypatch.setattr(committing.Ingest, "take", too_late)
+    with pytest.raises(LedgerConflict):
+        committing.commit_all(PLAIN, url, "append", ("", "", rows))
+    assert counted(url) == 12
+
+
 def take(url, query, run, batch_id, mode="continue"):
     rows = committing.sent(PLAIN, [BATCH])[2]
     committing.commit_batch(PLAIN, url, mode, (query, run, rows), batch_id)
