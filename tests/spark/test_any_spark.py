@@ -26,6 +26,7 @@ import muntin
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, MuntinError
 from muntin.spark import committing
 from muntin.spark.failures import plainly
+from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from tests.spark.any_spark import SCHEMA, SELECT, SPEC, digest
 
@@ -395,30 +396,35 @@ def test_a_stream_that_the_format_cannot_write_or_read_is_refused(tmp_path):
         source.streamReader(SCHEMA)
 
 
-def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, monkeypatch):
+@pytest.mark.parametrize("way", ["format", "summarize"])
+def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, monkeypatch, way):
     """Who is told that it failed writes it again, and it would count twice."""
     url = f"sqlite:///{data_ledger(tmp_path).absolute()}"
     rows = committing.sent(PLAIN, [BATCH])[2]
-    finish = committing.Ingest.finish
 
-    def overtaken(ingest, **options):
-        monkeypatch.undo()
-        committing.commit_all(PLAIN, url, "append", ("", "", rows))
-        finish(ingest, **options)
+    def write():
+        if way == "format":
+            committing.commit_all(PLAIN, url, "append", ("", "", rows))
+        else:
+            table = pa.Table.from_batches([BATCH])
+            muntin.summarize(table, PLAIN, ledger=url, mode="append").close()
 
-    monkeypatch.setattr(committing.Ingest, "finish", overtaken)
-    committing.commit_all(PLAIN, url, "append", ("", "", rows))
+    def overtaken_before(name):
+        method = getattr(Ingest, name)
+
+        def overtaken(ingest, *arguments, **options):
+            monkeypatch.undo()
+            write()
+            method(ingest, *arguments, **options)
+
+        monkeypatch.setattr(Ingest, name, overtaken)
+
+    overtaken_before("finish")
+    write()
     assert counted(url) == 9
-    take = committing.Ingest.take
-
-    def too_late(ingest, *arguments):
-        monkeypatch.undo()
-        committing.commit_all(PLAIN, url, "append", ("", "", rows))
-        take(ingest, *arguments)
-
-    monkeypatch.setattr(committing.Ingest, "take", too_late)
+    overtaken_before("take")
     with pytest.raises(LedgerConflict):
-        committing.commit_all(PLAIN, url, "append", ("", "", rows))
+        write()
     assert counted(url) == 12
 
 

@@ -93,8 +93,7 @@ def summarize(
     ingest = Ingest(pipeline, opened, query_id=query_id, mode=mode)
     try:
         with job_progress(progress, f"summarising {pipeline.name}"):
-            ingest.take(0, gather)
-        ingest.finish(ended=True)
+            ingest.take_all(gather)
     finally:
         ingest.close()
     _warn_of_rejected(opened, pipeline, ingest.progress)

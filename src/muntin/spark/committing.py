@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from muntin.arrow import ipc_bytes
-from muntin.errors import BadArgument, LedgerConflict
+from muntin.errors import BadArgument
 from muntin.ledger.base import Mode
 from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
 from muntin.ledger.open import open_ledger
@@ -131,14 +131,9 @@ def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
     """A batch job: one commit, then all housekeeping."""
     ledger = open_ledger(url)
     try:
-        query = f"batch-{uuid.uuid4()}"
-        ingest = Ingest(pipeline, ledger, query_id=query, mode=mode)
+        ingest = Ingest(pipeline, ledger, query_id=f"batch-{uuid.uuid4()}", mode=mode)
         try:
-            ingest.take(0, lambda _: _whole(written[2]))
-            ingest.finish(ended=True)
-        except LedgerConflict:  # another writer came: after the commit, what is left is its to do
-            if ledger.last_batch(pipeline.name, query) is None:
-                raise
+            ingest.take_all(lambda _: _whole(written[2]))
         finally:
             ingest.close()
     finally:

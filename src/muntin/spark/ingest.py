@@ -147,6 +147,19 @@ class Ingest:
         if self._on_batch:
             self._on_batch(self)
 
+    def take_all(self, gather: GatherRows) -> None:
+        """A batch job: one commit, then all housekeeping.
+
+        Where another writer comes in between, the rows are in, and what is left is that one's to
+        do: a job that failed would be run again, and count twice.
+        """
+        try:
+            self.take(0, gather)
+            self.finish(ended=True)
+        except LedgerConflict:
+            if self.ledger.last_batch(self.pipeline.name, self.query_id) is None:
+                raise
+
     def plan(self) -> Plan:
         """What the workers must know for the next batch."""
         plan = plan_of(self.pipeline, now_us())
