@@ -229,7 +229,7 @@ def test_a_sum_beyond_its_type_is_kept_and_named_where_it_is_asked_for():
         ({"keys": ["a"], "indicators": ["x", "x"]}, "'x' is given twice"),
         ({"keys": ["a"], "indicators": ["count"]}, "always there"),
         ({"keys": ["a"], "indicators": ["a"]}, "a key and an indicator"),
-        ({"keys": ["a"], "indicators": {"x": "int32"}}, "'decimal\\(2\\)' or None"),
+        ({"keys": ["a"], "indicators": {"x": "int32"}}, "'decimal\\(2\\)', too"),
         ({"keys": ["a"], "indicators": [f"i{i}" for i in range(257)]}, "at most 256"),
         ({"keys": ["a"], "capacity": 0}, "capacity=0"),
         ({"keys": ["a"], "capacity": True}, "capacity must be an integer, got True"),
