@@ -170,7 +170,7 @@ def units_table(units: Units) -> Table:
         ],
         note="Best of three, processor time. A shard's share of a pane: nearly as many keys as "
         "events, so that a row is paid for with each. What Spark and Kafka's client take of a "
-        "record is what is left of its whole way in a stream of a million records (Evidence), with "
+        "record is what is left of its whole way in a stream of four million (Evidence), with "
         "all that each batch takes.",
     )  # fmt: skip
 
