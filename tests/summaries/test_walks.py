@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import Counter
 from copy import copy, deepcopy
 from fractions import Fraction
@@ -89,8 +90,9 @@ class Walk(RuleBasedStateMachine):
         else:
             raise AssertionError(f"{wrong} was taken")
 
+    @abstractmethod
     def check(self, summary: Any, given: list[int]) -> None:
-        raise NotImplementedError
+        """Its answers beside those of the values themselves."""
 
 
 class Quantiles(Walk):

@@ -297,8 +297,11 @@ def _sum_of(table: pa.Table | None, column: str) -> str:
     it: what rounding lost is NaN then."""
     if table is None or not pa.types.is_floating(table.schema.field(column).type):
         return "sum"
-    values = table.column(column).to_numpy()
+    values = table.column(column).drop_null().to_numpy()
+    largest = max(-np.fmin.reduce(values, initial=0.0), np.fmax.reduce(values, initial=0.0))
     with np.errstate(over="ignore"):
+        if np.isfinite(largest * len(values)):  # mostly, and sooner known than their sum
+            return "fsum"
         return "fsum" if np.isfinite(np.nansum(np.abs(values))) else "sum"
 
 

@@ -403,9 +403,8 @@ def _once(runs: list[FingerprintRun]) -> list[FingerprintRun]:
         ends = np.clip(ends + _OUTWARDS, 0, _LAST).astype(np.uint64)
         known = np.zeros(len(prints), np.bool_)
         for earlier in kept:
-            if (
-                earlier.universe <= _WIDE
-            ):  # what lies between two ends is of one of two fingerprints
+            # what lies between two ends is of one of two fingerprints
+            if earlier.universe <= _WIDE:
                 found = np.zeros(ends.shape, np.bool_)
                 earlier.find(ends[0], found[0])
                 earlier.find(ends[1], found[1])
