@@ -51,7 +51,7 @@ _CALLS: dict[str, str] = {
     "pg_is_other_temp_schema": "FALSE",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
-_CALLS |= dict.fromkeys(("array_lower", "array_upper", "to_regtype", "age"), _NO_NUMBER)
+_CALLS |= dict.fromkeys(("to_regtype", "age"), _NO_NUMBER)
 _CALLS |= dict.fromkeys(
     ("pg_backend_pid", "txid_current", "pg_my_temp_schema", "pg_relation_is_updatable"), "0",
 )  # fmt: skip
@@ -80,11 +80,10 @@ _NAMED = {"CurrentVersion": "version", "JSONObject": "json_build_object"}
 _SERIES = words(
     "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
 )
-_NO_LIST = "CAST([] AS BIGINT[])"
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
-_OF_ROWS = {*_SERIES, "json_build_object", "age"}
+_ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
+_OF_ROWS = words("json_build_object age pg_partition_ancestors pg_partition_tree")
 """Of tables without rows they are right: of constants they would not be."""
-_LISTS = (exp.Array, exp.CurrentSchemas)  # that are written
 _PROCEDURES = words("typinput typreceive typsend")
 _SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
 """Columns that each table has, and that tools read to see what has changed."""
@@ -126,7 +125,7 @@ def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int
     if not any(table.name in tables for table in tree.find_all(exp.Table)):
         for node in tree.find_all(exp.Func):
             name = _function_name(node) or _called(node)
-            if name in _OF_ROWS and not isinstance(node.find(*_LISTS), exp.Expr):
+            if name in _OF_ROWS:
                 raise refused(f"no function {name}", "unknown_function")
             if isinstance(node, exp.Cast) and not _is_kept(_type_said(node)):
                 raise refused(f"no type {_type_said(node)[:64]}", "not_allowed")
@@ -162,14 +161,16 @@ def _name_columns(tree: exp.Expr) -> None:
         if isinstance(inside, exp.Anonymous):
             name = str(inside.this).lower()
         elif isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
-            name = _called(inside)
+            name = _function_name(inside) or _called(inside)
         column.replace(exp.alias_(column.copy(), name, quoted=True))
 
 
 def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
     called = _function_name(table.this) if isinstance(table.this, exp.Func) else ""
     if called in _SERIES:
-        return  # of lists, of which there are none
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(called)))
+        return
     function = called or (_called(table.this) if isinstance(table.this, exp.Func) else "")
     if function in _CALLS:  # TypeORM: FROM current_schema()
         value = exp.alias_(_sql(_CALLS[function]), function)
@@ -251,9 +252,7 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return node
     if isinstance(node, exp.AtTimeZone):  # all times are in UTC
         return node.this
-    if isinstance(node, exp.Unnest):
-        if not isinstance(node.expressions[0], exp.Array):
-            node.set("expressions", [_sql(_NO_LIST)])
+    if isinstance(node, exp.Unnest | exp.Explode):
         return node
     if isinstance(node, exp.Format) and node.this.is_string:
         texts = [exp.Literal.string(node.this.name.replace("%I", "%s")), *node.expressions]
@@ -261,10 +260,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.CurrentSchemas):
         implicit = not (isinstance(node.this, exp.Boolean) and not node.this.this)
         return _sql("['pg_catalog', 'public']" if implicit else "['public']")
-    if isinstance(node, exp.Explode) and isinstance(node.this, exp.Array):
-        return node
     if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
-        return exp.Anonymous(this="unnest", expressions=[_sql(_NO_LIST)])
+        return exp.Anonymous(this="unnest", expressions=[_series(node)])
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return _call(node, oids)
     if (
@@ -289,6 +286,16 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.Column):
         node.set("db", None)
     return node
+
+
+def _series(node: exp.Func) -> exp.Expr:
+    """The list whose items a function gives as rows; one of a list's places has no other name."""
+    if _function_name(node) == "generate_series":
+        ends = (node.args.get(name) for name in ("start", "end", "step"))
+        return exp.GenerateSeries(**dict(zip(("start", "end", "step"), ends, strict=True)))
+    if _function_name(node) == "generate_subscripts" and node.expressions:
+        return _with(_sql("generate_series(1, len(x))"), node.expressions[0])
+    return _sql("CAST([] AS BIGINT[])")  # partitions, of which there are none
 
 
 def _answer_of(name: str) -> str | None:
@@ -329,6 +336,8 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if name == "parse_ident" and given and isinstance(given[0], exp.Literal):
         parts = [word.value for word in words_of(given[0].name) if word.is_name]
         return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
+    if name in _ENDS and given:
+        return _with(_sql(_ENDS[name]), given[0])
     if name == "_pg_expandarray":  # of the columns of an index, and there are none
         return _sql("{'x': CAST(NULL AS INTEGER), 'n': CAST(NULL AS INTEGER)}")
     value = _answer_of(name)

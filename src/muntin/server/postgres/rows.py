@@ -54,6 +54,7 @@ INTERVAL = PostgresType(1186, "interval", 16, "interval", 1187)
 NUMERIC = PostgresType(1700, "numeric", -1, "numeric", 1231)
 TYPES = (BOOL, BYTEA, INT8, INT2, INT4, VARCHAR, FLOAT4, FLOAT8, DATE, TIME, TIMESTAMP)
 TYPES = (*TYPES, TIMESTAMPTZ, INTERVAL, NUMERIC)
+_LISTS = {k: PostgresType(k.lists, f"{k.name}[]", -1, f"_{k.short}", 0) for k in TYPES}
 
 
 def type_of(kind: pa.DataType) -> PostgresType:
@@ -65,6 +66,8 @@ def type_of(kind: pa.DataType) -> PostgresType:
         if is_.is_unsigned_integer(kind):
             return INT4 if kind.bit_width == 8 else INT8
         return {8: INT2, 16: INT2, 32: INT4}.get(kind.bit_width, INT8)
+    if is_.is_list(kind) and not is_.is_nested(kind.value_type):
+        return _LISTS[type_of(kind.value_type)]
     if is_.is_timestamp(kind):
         return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
     known = (
@@ -135,6 +138,8 @@ def _fields(column: pa.Array, form: int) -> _Fields:
         return _fixed(column, _binary(column, kind))
     if form == BINARY and kind is NUMERIC:
         return _varied(pa.array([_numeric(value) for value in _decimals(column)], pa.binary()))
+    if form == BINARY and kind in _LISTS.values():
+        return _varied(pa.array([*map(_list_binary, column)], pa.binary()))
     if kind is BYTEA and form == BINARY:
         return _varied(column.cast(pa.binary()) if column.type != pa.binary() else column)
     return _varied(_as_text(column, kind).cast(pa.binary()))
@@ -217,18 +222,33 @@ def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
         texts = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
         return pa.array(texts, pa.string())
     if pa.types.is_nested(column.type):
-        return pa.array([_list_text(value) for value in column.to_pylist()], pa.string())
+        return pa.array([*map(_list_text, column)], pa.string())
     return column.cast(pa.string())
 
 
-def _list_text(value: Any) -> str | None:
-    """A list as PostgreSQL writes an array."""
-    if value is None:
+def _list_binary(value: pa.ListScalar) -> bytes | None:
+    if not value.is_valid:
         return None
-    shown = [
-        "NULL" if v is None else str(v).replace("\\", "\\\\").replace('"', '\\"') for v in value
+    fields, number = _fields(value.values, BINARY), len(value.values)
+    of = type_of(value.values.type).oid
+    head = np.array([int(number > 0), int(-1 in fields.lengths), of, number, 1], ">i4").tobytes()
+    ends, data = np.cumsum(np.maximum(fields.lengths, 0)).tolist(), fields.data.tobytes()
+    parts = [
+        int(size).to_bytes(4, "big", signed=True) + data[end - max(size, 0) : end]
+        for size, end in zip(fields.lengths.tolist(), ends, strict=True)
     ]
-    return "{" + ",".join(f'"{v}"' if v != "NULL" else v for v in shown) + "}"
+    return head[: 20 if number else 12] + b"".join(parts)
+
+
+def _list_text(value: pa.Scalar) -> str | None:
+    """A list as PostgreSQL writes an array."""
+    if not value.is_valid:
+        return None
+    if not pa.types.is_list(value.type):
+        return str(value.as_py())
+    items = _as_text(value.values, type_of(value.values.type)).to_pylist()
+    quoted = (None if v is None else v.replace("\\", "\\\\").replace('"', '\\"') for v in items)
+    return "{" + ",".join("NULL" if v is None else f'"{v}"' for v in quoted) + "}"
 
 
 def _interval_text(value: Any) -> str | None:
