@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -257,6 +257,17 @@ class PostgresServer(Server):
             f"UPDATE rows SET body = {of_windows} WHERE key LIKE 'windows:%'",  # noqa: S608
         )
 
+    def kept(self, schema: str) -> Callable[[], None]:
+        """What puts the ledger back as it is now: all that comes until then is lost."""
+        tables = ("ledger", "rows", "payloads", "log")
+        self.ask(*(f"CREATE TABLE {schema}.old_{t} AS TABLE {schema}.{t}" for t in tables))
+        return lambda: self.ask(
+            *(
+                f"TRUNCATE {schema}.{t}; INSERT INTO {schema}.{t} TABLE {schema}.old_{t}"
+                for t in tables
+            )
+        )
+
     def wipe(self, schema: str, key: str = "") -> None:
         """All rows of a ledger, or those of which the keys begin so."""
         self.ask(f"DELETE FROM {schema}.rows WHERE key LIKE '{key}%'")  # noqa: S608
@@ -334,6 +345,18 @@ class RedisServer(Server):
         client.set(f"{keys}payload:{piece}", payload[:-1] + bytes([payload[-1] ^ 1]))
         for key, row in client.hscan_iter(f"{keys}rows", "windows:*"):
             client.hset(f"{keys}rows", key, row.replace(b"full", b"fuel"))
+
+    def kept(self, schema: str) -> Callable[[], None]:
+        """As of PostgreSQL."""
+        client = self.client()
+        old = {key: client.dump(key) for key in client.keys(f"muntin:{{{schema}}}:*")}
+
+        def put_back() -> None:
+            client.delete(*client.keys(f"muntin:{{{schema}}}:*"))
+            for key, value in old.items():
+                client.restore(key, 0, value)
+
+        return put_back
 
     def wipe(self, schema: str, key: str = "") -> None:
         """As of PostgreSQL: what a server does that deletes keys where its memory is full."""

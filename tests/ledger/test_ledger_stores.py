@@ -308,6 +308,26 @@ def test_a_row_that_somebody_deleted_is_missed(server, request):
     ledger.close()
 
 
+def test_a_ledger_whose_head_somebody_deleted_is_not_made_anew(request):
+    server = request.getfixturevalue("redis_server")
+    url, keys = server.url(schema=name_of(request)), f"muntin:{{{name_of(request)}}}:*"
+    ledger = open_ledger(url)
+    ledger.open_writer("p", SPEC, query_id="A").commit(batch(0, partial("s", 0, [0])))
+    ledger.close()
+    server.client().delete(keys.replace("*", "ledger"))
+    there = sorted(server.client().keys(keys))
+    with pytest.raises(LedgerError, match=r"has lost the key .*:ledger of a ledger whose rows are"):
+        open_ledger(url)
+    assert sorted(server.client().keys(keys)) == there
+
+
+def test_schemas_that_postgresql_would_cut_to_one_are_refused(postgresql):
+    for last in "ab":
+        with pytest.raises(LedgerError, match="cuts a schema's name after 63 .* has 64: shorten"):
+            open_ledger(postgresql.url(schema="x" * 63 + last))
+    open_ledger(postgresql.url(schema="x" * 63)).close()
+
+
 def test_damage_in_the_store_is_seen(server, request):
     url = server.url(schema=name_of(request))
     ledger = open_ledger(url)
@@ -379,6 +399,11 @@ def test_tls_is_checked(own, kind, tmp_path):
     ledger.close()
     with pytest.raises(LedgerError, match="certificate is not trusted"):
         open_ledger(server.url(deadline=5, ca=tmp_path / "other.pem"))
+    with pytest.raises(LedgerError, match=r"names no file of certificates|that the URL names is"):
+        open_ledger(server.url(deadline=5, ca=tmp_path / "none.pem"))
+    named = server.url(deadline=5, ca=tmp_path / "good.pem").replace("127.0.0.1", "localhost")
+    with pytest.raises(LedgerError, match=r"is for another host|Hostname mismatch"):
+        open_ledger(named)
 
 
 def test_what_the_documentation_grants_is_enough(server, request):

@@ -8,10 +8,10 @@ import threading
 import time
 
 import pytest
-from ledger_helpers import PANE, SPEC, batch, held, partial
+from ledger_helpers import PANE, SERVERS, SPEC, batch, held, partial
 
 from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
-from muntin.ledger import open_ledger
+from muntin.ledger import ClosedWindow, open_ledger
 from tests.store_servers import PostgresServer, RedisServer
 
 
@@ -35,6 +35,42 @@ def test_a_torn_log_of_redis_loses_the_last_commit_whole_and_that_is_said(own, c
     assert later.commit(batch(3, partial("s", 0, [3])))  # which Spark still has
     again.close()
     ledger.close()
+
+
+@pytest.mark.parametrize("fixture", SERVERS)
+def test_who_wrote_what_was_lost_writes_nothing_on_top_of_it(fixture, request):
+    """Windows are closed from what a writer has read: not on a ledger that lacks it again. And an
+    epoch that was lost comes again, for another writer."""
+    server, name = request.getfixturevalue(fixture), f"lost{os.getpid()}"
+    url = server.url(schema=name)
+    one, two = open_ledger(url), open_ledger(url)
+    first = one.open_writer("p", SPEC, query_id="A")
+    first.commit(batch(0, partial("s", 0, [0])))
+    put_back = server.kept(name)
+    first.commit(batch(1, partial("s", 0, [1])))
+    window = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {"k": 1}, 1)
+    put_back()
+    for act in (
+        lambda: first.close_windows([window], [], {}),
+        lambda: first.set_status({}),
+        lambda: first.commit(batch(2, partial("s", 0, [2]))),
+    ):
+        with pytest.raises(LedgerConflict, match=r"not as this writer left it.*has lost what"):
+            act()
+    assert two.closings(0) == []
+
+    second = one.open_writer("p", SPEC, query_id="A")
+    second.commit(batch(1, partial("s", 0, [1])))
+    put_back()
+    third = two.open_writer("p", SPEC, query_id="A")
+    assert third.commit(batch(1, partial("s", 0, [1])))
+    assert third.epoch == second.epoch
+    with pytest.raises(LedgerConflict, match="not as this writer left it"):
+        second.commit(batch(2, partial("s", 0, [9])))
+    assert third.commit(batch(2, partial("s", 0, [2])))
+    assert held(two, "s", PANE, 0, 10) == {0: 1, 1: 1, 2: 1}
+    one.close()
+    two.close()
 
 
 @pytest.mark.chaos

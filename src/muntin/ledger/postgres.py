@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from muntin.errors import LedgerMissing
+from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
 from muntin.ledger.store import (
@@ -32,6 +32,7 @@ from muntin.ledger.store import (
 )
 
 SCHEMA = "muntin"
+SCHEMA_CHARACTERS_MAX = 63  # PostgreSQL cuts longer names: two ledgers would be one
 IDLE_CONNECTIONS_MAX = 8
 POLL_SECONDS = 0.05  # where the server cannot notify: a standby
 DEAF_SECONDS = 10.0  # until it is asked again whether it does: it may have been promoted
@@ -113,9 +114,19 @@ class PostgresStore:
 
     `conninfo`: as libpq takes it, with the password where it has one.
     `place`: the same without a password, for people.
+
+    Raises
+    ------
+    LedgerError
+        The schema's name is longer than PostgreSQL keeps.
     """
 
     def __init__(self, conninfo: str, place: str, schema: str = SCHEMA) -> None:
+        if len(schema) > SCHEMA_CHARACTERS_MAX:
+            raise LedgerError(
+                f"{place}: PostgreSQL cuts a schema's name after {SCHEMA_CHARACTERS_MAX} "
+                f"characters, and this one has {len(schema)}: shorten it"
+            )
         self.place = place
         self._conninfo = conninfo
         self._schema = '"' + check_name(schema, "schema") + '"'
@@ -345,6 +356,9 @@ _REFUSALS = {
     "password authentication failed": _REMEDIES["28"],
     "no password supplied": _REMEDIES["28"],
     "no pg_hba.conf entry": _REMEDIES["28"],
+    "root certificate file": "sslrootcert names no file of certificates: correct it",
+    "does not match host name": "the server's certificate is for another host: correct the URL",
+    "value: ": "an option of the URL is wrong: correct it",
     "does not exist": "there is no such database or user: create it, or correct the URL",
     "certificate verify failed": "the server's certificate is not trusted: give sslrootcert",
     "does not support SSL": "the server offers no TLS: configure it, or choose another sslmode",

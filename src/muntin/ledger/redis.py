@@ -137,7 +137,8 @@ class RedisStore:
                 return StoreError(f"{self.place}: {remedy} ({said})")
         if isinstance(problem, exceptions.ConnectionError | exceptions.TimeoutError):
             return StoreAway(said)
-        if said.startswith(("LOADING", "BUSY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN")):
+        away = exceptions.ClusterDownError | exceptions.TryAgainError  # the former: MASTERDOWN, too
+        if isinstance(problem, away) or said.startswith(("LOADING", "BUSY", "NOREPLICAS")):
             return StoreAway(said)
         return StoreError(f"{self.place}: Redis says: {said}")
 
@@ -186,8 +187,13 @@ class RedisStore:
             together.watch(self._ledger)
             if together.exists(self._ledger):
                 return
+            if together.exists(self._rows):
+                raise StoreError(
+                    f"{self.place} has lost the key {self._ledger} of a ledger whose rows are "
+                    f"there: restore it from a backup, or delete all keys that begin {self._keys}"
+                )
             together.multi()
-            together.delete(self._rows, self._log)
+            together.delete(self._log)
             together.hset(self._rows, META, meta)  # pyright: ignore[reportArgumentType]
             together.xadd(self._log, {"changes": b""}, id=_identifier(_FIRST))
             about: dict[Any, Any] = {"head": _identifier(_FIRST), "format": FORMAT_VERSION}
@@ -316,6 +322,7 @@ _REMEDIES = {
         "the server's memory is full (maxmemory); what was committed stays: give it more, then "
         "start again"
     ),
+    "MovedError": "the ledger lies on another node of the cluster: name that one",
     "ROWSGONE": ROWS_GONE,
     "MISCONF": (
         "the server cannot write to its disk and takes no writes; what was committed stays: free "
@@ -323,6 +330,7 @@ _REMEDIES = {
     ),
     "unknown command": "a ledger needs Redis 7 or newer, or Valkey",
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not trusted: give ssl_ca_certs",
+    "No such file": "a certificate or key that the URL names is not there: correct the URL",
     "Name or service not known": "there is no such host: correct the URL",
     "unexpected keyword argument": "an option of the URL is unknown: correct it",
     "Invalid value for": "an option of the URL is wrong: correct it",

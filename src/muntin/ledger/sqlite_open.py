@@ -46,6 +46,8 @@ class Opened:
     owned: Owned
     identifiers: Mapping[tuple[str, str], int]
     """(role, name) -> id."""
+    row: tuple[Any, ...]
+    """The pipeline's, as the opening left it."""
 
 
 def become_writer(
@@ -80,7 +82,8 @@ def become_writer(
         record["query_id"] = None
     record["epoch"] += 1
     identifiers = store_spec(connection, record, text, owned)
-    return Opened(pipeline, record["id"], record["epoch"], query_id, mode, owned, identifiers)
+    row = tuple(record.values())
+    return Opened(pipeline, record["id"], record["epoch"], query_id, mode, owned, identifiers, row)
 
 
 def store_spec(

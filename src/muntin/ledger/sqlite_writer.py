@@ -59,6 +59,7 @@ class Writer:
         self._opened = opened
         self._owned = opened.owned
         self._identifiers = dict(opened.identifiers)
+        self._rows = [opened.row]  # the pipeline's: the last, and those that tries left
         self._lock = threading.RLock()
         self._closed = False
 
@@ -84,13 +85,18 @@ class Writer:
         """
 
         def fenced_act(connection: Tables) -> Outcome:
-            outcome = act(connection, self._fenced_record(connection))
+            record = self._fenced_record(connection)
+            outcome = act(connection, record)
             if grows:
                 connection.grow_version()
+            left = tuple(record.values())
+            self._rows = [*(row for row in self._rows if row != left), left]
             return outcome
 
         with self._reading() as connection:
-            return self._file.write(connection, fenced_act)
+            outcome = self._file.write(connection, fenced_act)
+            del self._rows[:-1]
+            return outcome
 
     def _fenced_record(self, connection: Tables) -> Record:
         where = "WHERE id = ?"
@@ -106,6 +112,12 @@ class Writer:
                 f"another writer (epoch {record['epoch']}) took over pipeline "
                 f'"{self._opened.pipeline}"; this one (epoch {self.epoch}) may not write any more: '
                 "let it end, and look which process holds the pipeline"
+            )
+        if rows[0] not in self._rows:  # nobody else changes it under this epoch
+            raise LedgerConflict(
+                f'pipeline "{self._opened.pipeline}" in {self._url} is not as this writer left it: '
+                "the ledger has lost what was committed last (a failover, a restored backup?). "
+                "Start the pipeline again, which goes on where nothing is missing"
             )
         return record
 
