@@ -323,7 +323,7 @@ def test_a_ledger_whose_head_somebody_deleted_is_not_made_anew(request):
 
 def test_schemas_that_postgresql_would_cut_to_one_are_refused(postgresql):
     for last in "ab":
-        with pytest.raises(LedgerError, match="cuts a schema's name after 63 .* has 64: shorten"):
+        with pytest.raises(LedgerError, match=r"cuts a schema's name after 63 .* has 64: shorten"):
             open_ledger(postgresql.url(schema="x" * 63 + last))
     open_ledger(postgresql.url(schema="x" * 63)).close()
 
