@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from select_catalogs import HOUR, ORDERS, MemoryCatalog, catalog, loaded_of, matrix_of
 
-from muntin.errors import BadArgument, LedgerError, SelectError
+from muntin.errors import BadArgument, LedgerError, SelectError, UnknownName
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
@@ -332,7 +333,7 @@ def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> No
     for error, code in (
         (LedgerError("broken"), "load"),
         (BadArgument("odd"), "from_item"),
-        (KeyError("orders"), "unknown_name"),
+        (UnknownName("no such key"), "unknown_name"),
     ):
 
         def load(
@@ -347,6 +348,16 @@ def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> No
         with pytest.raises(SelectError) as caught:
             engine.sql("SELECT 1 FROM orders(driver)")
         assert (caught.value.code, caught.value.position, caught.value.length) == (code, 14, 14)
+        assert caught.value.message == str(error)
+
+
+def test_a_mistake_of_reading_is_not_told_as_a_name_that_has_gone(
+    fresh: tuple[Engine, MemoryCatalog],
+) -> None:
+    engine, made = fresh
+    made.load = mock.Mock(side_effect=KeyError("next"))  # type: ignore[method-assign]
+    with pytest.raises(KeyError, match=r"^'next'$"):
+        engine.sql("SELECT 1 FROM orders(driver)")
 
 
 def test_a_trend_of_itself_is_refused(fresh: tuple[Engine, MemoryCatalog]) -> None:

@@ -108,7 +108,7 @@ class LedgerMoment:
                 said = partial(overtaken, self._pieces, known, query)
                 read = partial(history.trend, cache=self._cache, overtaken=said)
                 return self._history("trend", query, window, known, read)
-        raise KeyError(query)
+        raise UnknownName(f"no standing query {query!r} in this ledger")
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
         known, layout = self._find(summary)

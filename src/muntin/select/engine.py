@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.cache import Cache
-from muntin.errors import BadArgument, MuntinError, SelectError, SummaryOverflow
+from muntin.errors import BadArgument, MuntinError, SelectError, SummaryOverflow, UnknownName
 from muntin.select.bind import Bound
 from muntin.select.catalog import (
     OPEN,
@@ -235,15 +235,13 @@ class Engine:
                     reads.append(self._read(bound, moment, closed, seen, plan.names))
             except SelectError as error:
                 raise _placed(error, plan, number) from None
-            except KeyError:
-                message = f"'{bound.source}' is not there any more"
-                raise _placed(SelectError(message, code="unknown_name"), plan, number) from None
             except SummaryOverflow as error:
                 remedy = "ask for a shorter window, or leave the column out"
                 found = SelectError(str(error), code="overflow", remedy=remedy)
                 raise _placed(found, plan, number) from None
             except MuntinError as error:
                 code = "from_item" if isinstance(error, BadArgument) else "load"
+                code = "unknown_name" if isinstance(error, UnknownName) else code
                 raise _placed(SelectError(str(error), code=code), plan, number) from error
         return reads
 

@@ -74,7 +74,7 @@ class GlobalCatalog:
         keys: KeyNames | None = None,  # noqa: ARG002
     ) -> Loaded:
         if summary != self._name:
-            raise KeyError(summary)
+            raise UnknownName(f"there is no summary '{summary[:80]}'; there is {self._name}")
         if window.kind != "open":
             raise SelectError(
                 "a coordinator keeps the newest window only",
@@ -101,7 +101,7 @@ class GlobalCatalog:
         )
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
-        raise KeyError(query)
+        raise UnknownName(f"a coordinator keeps no standing query, and none called '{query[:80]}'")
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
         raise SelectError(f"{summary} has no windows that close", code="window")
