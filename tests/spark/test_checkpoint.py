@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 from muntin.errors import SourceError
 from muntin.ledger.open import open_ledger
 from muntin.spark import committing
-from muntin.spark.checkpoint import check_undamaged, made_for
+from muntin.spark.checkpoint import check_undamaged, made_for, query_of
 from muntin.spark.data_source import MuntinSource, Sent
 from muntin.spark.stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
@@ -57,6 +57,18 @@ def test_one_that_cannot_be_made_is_told_with_a_remedy(tmp_path):
     spec = spec.model_copy(update={"ledger": f"sqlite:///{tmp_path}/ledger.db"})
     with pytest.raises(SourceError, match=r"^checkpoint: .* cannot be made: .*; correct the path"):
         taken(spec)
+
+
+@pytest.mark.parametrize("held", ["", "[]", '{"id"', "{}"])
+def test_a_query_that_cannot_be_read_is_not_told_as_another(tmp_path, held):
+    assert query_of(f"{tmp_path}/none") == ""
+    (tmp_path / "metadata").write_text(held)
+    with pytest.raises(SourceError, match=re.escape(f"{tmp_path}/metadata is damaged")):
+        query_of(str(tmp_path))
+    (tmp_path / "metadata").unlink()
+    (tmp_path / "metadata").mkdir()
+    with pytest.raises(SourceError, match=r"^checkpoint: .*Is a directory"):
+        query_of(str(tmp_path))
 
 
 def test_checksums_that_tell_nothing_are_passed_over(tmp_path):

@@ -86,14 +86,27 @@ def query_of(location: str) -> str | None:
     """Id of the query whose checkpoint it is; "" where there is none; None where only Spark sees.
 
     A local folder's is in a file of JSON.
+
+    Raises
+    ------
+    SourceError
+        It is there and cannot be read: nobody shall be told that another query begins.
     """
     path = local_path(location)
     if path is None:
         return None
+    file = path / "metadata"
     try:
-        return str(json.loads((path / "metadata").read_text("utf-8"))["id"])
-    except (OSError, ValueError, KeyError):
+        return str(json.loads(file.read_bytes())["id"])
+    except (FileNotFoundError, NotADirectoryError):
         return ""
+    except OSError as problem:
+        raise SourceError(f"checkpoint: {with_remedy(problem)}") from None
+    except (ValueError, LookupError, TypeError):
+        raise SourceError(
+            f"checkpoint: {file} is damaged: it does not hold the id of a query. Restore the "
+            "checkpoint from a copy, or delete the pipeline's data and read all again (--reset)"
+        ) from None
 
 
 def planned(location: str) -> list[str]:

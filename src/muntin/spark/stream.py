@@ -372,7 +372,7 @@ def stream(
     if mode != "overwrite":
         check_undamaged(place)
         check_topics(own_source, planned(place))
-    query_id = query_of(place)
+    query_id = "" if mode == "overwrite" else query_of(place)
     if opened is not None and mode != "overwrite" and query_id:
         check_not_older(place, opened.last_batch(pipeline.name, query_id))
     if query_id is not None:
