@@ -367,8 +367,9 @@ def test_the_coordinator_says_why_a_site_takes_no_part(tmp_path, monkeypatch):
         north.close()
 
 
-def test_a_ledger_that_can_be_read_again_is_no_problem_any_more(fed, monkeypatch):
+def test_a_ledger_that_cannot_be_read_is_told_until_it_can(fed, monkeypatch, caplog):
     site = fed.fed[0].site
+    caplog.set_level("WARNING", "muntin.sites")
 
     def busy(_):
         raise LedgerError("it is busy")
@@ -376,8 +377,27 @@ def test_a_ledger_that_can_be_read_again_is_no_problem_any_more(fed, monkeypatch
     with monkeypatch.context() as for_a_while:
         for_a_while.setattr(site, "_changed", busy)
         until(lambda: site.status["problem"] == "it is busy")
+        until(lambda: sites(fed)[0]["problem"] == "it is busy")
+        assert sites(fed)[0]["connected"]
+        assert [each.getMessage() for each in caplog.records if "busy" in each.getMessage()] == [
+            f"site {SITES[0]} cannot read its ledger: it is busy"
+        ]
     until(lambda: not site.status["problem"])
     assert site.status["state"] == "connected"
+    until(lambda: not sites(fed)[0]["problem"])
+
+
+def test_a_site_whose_ledger_cannot_be_read_from_the_start_says_so(tmp_path, monkeypatch):
+    def gone(*_):
+        raise LedgerError("it is damaged")
+
+    with coordinated(coordinator(tmp_path)) as server:
+        server.fed[0].site.stop()
+        monkeypatch.setattr(follower.PaneReader, "look", gone)
+        north = Fed(SITES[0], server.address)
+        north.site.start()
+        until(lambda: sites(server)[0]["problem"] == "it is damaged")
+        north.close()
 
 
 def test_k_may_change_while_it_runs(tmp_path, caplog):

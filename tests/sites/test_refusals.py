@@ -58,7 +58,7 @@ def test_site_that_is_not_in_the_list(guarded):
         assert closing(socket) == (4004, "there is no site 'east' in this ranking")
 
 
-@pytest.mark.parametrize("protocol", [0, 1, 3, None, "2", True, [2], ...])
+@pytest.mark.parametrize("protocol", [0, 1, 2, 4, None, "3", True, [3], ...])
 def test_other_protocol(guarded, protocol):
     with peer(guarded) as socket:
         socket.send(words(protocol=protocol))
@@ -99,13 +99,18 @@ LARGE = 1 << 52
     "", "NaN", "{}", '{"type": "report"}',
     p.report({
         "phase": "calm", "unit": 1, "slack": 0, "objects": 1, "slides": 1, "naive_messages": 1,
-        "naive_entries": 1, "naive_bytes": 1, "window_entries": 1, "window_bytes": 1,
+        "naive_entries": 1, "naive_bytes": 1, "window_entries": 1, "window_bytes": 1, "problem": "",
     }).replace('"slack": 0', '"slack": NaN'),
     p.report({
         "phase": "asleep", "unit": 1, "slack": 0, "objects": 1, "slides": 1, "naive_messages": 1,
-        "naive_entries": 1, "naive_bytes": 1, "window_entries": 1, "window_bytes": 1,
+        "naive_entries": 1, "naive_bytes": 1, "window_entries": 1, "window_bytes": 1, "problem": "",
     }),
-], ids=range(19))  # fmt: skip
+    p.report({
+        "phase": "calm", "unit": 1, "slack": 0, "objects": 1, "slides": 1, "naive_messages": 1,
+        "naive_entries": 1, "naive_bytes": 1, "window_entries": 1, "window_bytes": 1,
+        "problem": "x" * 999,
+    }).replace("x", "xx"),
+], ids=range(20))  # fmt: skip
 def test_messages_that_are_none(guarded, data):
     with welcomed(guarded) as socket:
         socket.send(data)

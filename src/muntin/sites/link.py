@@ -34,6 +34,7 @@ class Link:
     """Keeps one connection. All of it runs on the site's event loop.
 
     `ready`: set when there is something to take part with.
+    `trouble`: why nothing new can be told, "" where all is well; goes with the reports.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Link:
         self._reported: dict[str, Any] = {}
         self._random = random.Random()  # noqa: S311 (jitter)
         self._said = ""
+        self.trouble = ""
         self.ready = asyncio.Event()
 
     @property
@@ -67,9 +69,10 @@ class Link:
 
     def report(self, now: float) -> None:
         """Tell the dashboard, now and then, where there is something new."""
-        if self._outbox is None or now - self._reported_at < REPORT_UNITS:
+        about = {**self._machine.report(), "problem": self.trouble}
+        told = self.trouble == self._reported.get("problem", "")
+        if self._outbox is None or (told and now - self._reported_at < REPORT_UNITS):
             return
-        about = self._machine.report()
         if about != self._reported:
             self._outbox.put([protocol.report(about)])
             self._reported = about

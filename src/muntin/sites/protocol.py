@@ -16,9 +16,10 @@ from muntin.errors import BadArgument
 from muntin.server.messages import BadMessage, json_object
 from muntin.spec_sites import Ranking, SiteSpec
 
-PROTOCOL = 2
+PROTOCOL = 3
 PATH = "/site"
 GREETING_CHARACTERS_MAX = 16_384
+PROBLEM_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 256
 PONG_SECONDS = 120.0
 """A ping and its answer wait behind what is on its way: 4.4 MB, at 40 kB/s."""
@@ -42,7 +43,7 @@ LASTING = frozenset((UNAUTHORISED, OTHER_PROTOCOL, DISAGREES, UNKNOWN_SITE, REPL
 _PHASES = ("joining", "calm", "alerted", "watching")
 _REPORTED = (
     "phase", "unit", "slack", "objects", "slides", "naive_messages", "naive_entries", "naive_bytes",
-    "window_entries", "window_bytes",
+    "window_entries", "window_bytes", "problem",
 )  # fmt: skip
 
 
@@ -121,7 +122,9 @@ def parse_welcome(text: str | bytes) -> Welcome:
 
 def report(about: dict[str, Any]) -> str:
     """A site's report."""
-    return json.dumps({"type": "report", **{name: about[name] for name in _REPORTED}})
+    known = {name: about[name] for name in _REPORTED}
+    known["problem"] = known["problem"][:PROBLEM_CHARACTERS_MAX]
+    return json.dumps({"type": "report", **known})
 
 
 def parse_report(text: str) -> dict[str, Any]:
@@ -132,6 +135,8 @@ def parse_report(text: str) -> dict[str, Any]:
     for name, value in given.items():
         if name == "phase":
             fits = value in _PHASES
+        elif name == "problem":
+            fits = isinstance(value, str) and len(value) <= PROBLEM_CHARACTERS_MAX
         else:
             low = -(1 << 62) if name in ("slack", "unit") else 0
             fits = type(value) is int and low <= value < 1 << 62

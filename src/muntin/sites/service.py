@@ -107,10 +107,11 @@ class CoordinatorService:
         """A connection has ended. The site is missing only when it is not heard of for long."""
         if self.sessions.get(session.site) is session:
             del self.sessions[session.site]
+            self.problems.pop(session.site, None)
             self._publish()
 
     def note(self, site: str, why: str) -> None:
-        """Why a site is not connected."""
+        """Why a site is not connected; one that is says itself what is wrong."""
         if site in self.counts and site not in self.sessions:
             self.problems[site] = why
             self._publish()
@@ -142,7 +143,12 @@ class CoordinatorService:
 
     def report(self, session: SiteSession, text: str) -> None:
         """What a site tells of itself; raises `protocol.Refused`."""
-        self.counts[session.site].report(protocol.parse_report(text), len(text.encode()))
+        site, said = session.site, protocol.parse_report(text)
+        problem = said.pop("problem")
+        self.counts[site].report(said, len(text.encode()))
+        if self.sessions.get(site) is session and problem != self.problems.get(site, ""):
+            self.problems[site] = problem
+            self._publish()
 
     def set_k(self, k: int, epsilon: int) -> None:
         """Change k and epsilon from the next tick on."""

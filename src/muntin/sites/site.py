@@ -158,23 +158,32 @@ class Site:
         """Move the window as panes are sealed."""
         loop = asyncio.get_running_loop()
         follower = PaneReader(self._ledger, self._pipeline, self.spec, time.monotonic)
-        version, trouble = -1, ""
+        version = -1
         while not self._stopped.is_set():
             try:
                 version = await loop.run_in_executor(pool, self._changed, version)
                 news = await loop.run_in_executor(pool, follower.look, self._stopped.is_set)
             except LedgerError as problem:
-                trouble = str(problem)
-                self._say(problem=trouble)
-                await asyncio.sleep(REST_SECONDS)
+                await self._troubled(link, str(problem))
                 continue
-            if trouble and self._status["problem"] == trouble:
+            if link.trouble and self._status["problem"] == link.trouble:
                 self._say(problem="")
+            link.trouble = ""
             if news is None:
                 continue
             link.send(machine.move(news, self._now()))
             link.ready.set()
             self._say(**machine.report())
+
+    async def _troubled(self, link: Link, why: str) -> None:
+        """The ledger cannot be read now: say so here and to the coordinator, and rest."""
+        if why != link.trouble:
+            _LOG.warning("site %s cannot read its ledger: %s", self.spec.site, why)
+        self._say(problem=why)
+        if why != link.trouble and not link.ready.is_set():  # else it goes with a report
+            await link.fail(why)
+        link.trouble = why
+        await asyncio.sleep(REST_SECONDS)
 
     def _changed(self, version: int) -> int:
         return self._ledger.wait(version, WAIT_SECONDS)
