@@ -277,7 +277,7 @@ def made_filter():
 
 
 def test_golden_bytes():
-    data = golden("dynamic_bloom-v2", lambda: made_filter().to_bytes())
+    data = golden("dynamic_bloom-v3", lambda: made_filter().to_bytes())
     again = DynamicBloom.from_bytes(data)
     assert again.to_bytes() == data == made_filter().to_bytes()
     assert again.contains([f"key {i}" for i in range(400)]).all()

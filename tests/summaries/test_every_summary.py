@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from muntin import summaries
-from muntin.errors import IncompatibleSummary, MuntinError
+from muntin.errors import CorruptSummary, IncompatibleSummary, MuntinError
 from muntin.summaries import (
     KLL,
     REQ,
@@ -127,6 +127,16 @@ def test_bytes_are_read_from_memory_with_gaps(kind: type) -> None:
     apart = bytearray(2 * len(data))
     apart[::2] = data
     assert summary.from_bytes(memoryview(apart)[::2]).to_bytes() == data
+
+
+@pytest.mark.parametrize(("step", "remedy"), [(1, "upgrade Muntin"), (-1, "make it anew")])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_bytes_of_another_version_say_what_to_do(kind: type, step: int, remedy: str) -> None:
+    make, _ = MAKERS[kind]
+    data = bytearray(make().to_bytes())
+    data[6] += step
+    with pytest.raises(CorruptSummary, match=f"version {data[6]}, .* reads .*: {remedy}"):
+        make().from_bytes(bytes(data))
 
 
 @pytest.mark.parametrize("kind", [KLL, REQ, DyadicQDigest, FixedWindowQuantiles])

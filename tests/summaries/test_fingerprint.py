@@ -94,7 +94,7 @@ def full():
 
 
 def test_golden_bytes():
-    data = golden("fingerprint-v2", lambda: full().to_bytes())
+    data = golden("fingerprint-v3", lambda: full().to_bytes())
     assert Fingerprint.from_bytes(data).to_bytes() == data == full().to_bytes()
 
 

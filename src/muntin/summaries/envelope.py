@@ -37,7 +37,7 @@ _CHECKSUM = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind's code and the newest version of its format that this release reads."""
+    """One kind's code and the version of its format, the only one that this release reads."""
 
     code: int
     version: int
@@ -53,8 +53,8 @@ FAMILIES: dict[str, Family] = {
     "time_window_quantiles": Family(6, 1),
     "distinct": Family(7, 3),
     "dyadic_qdigest": Family(8, 1),
-    "dynamic_bloom": Family(9, 2),
-    "fingerprint": Family(10, 2),
+    "dynamic_bloom": Family(9, 3),
+    "fingerprint": Family(10, 3),
     "hyper_bloom": Family(11, 2),
     "calm_space_saving": Family(12, 1),
     "hyper_calm": Family(13, 1),
@@ -85,7 +85,7 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     Raises
     ------
     CorruptSummary
-        Another kind, a newer version, a wrong length, a wrong checksum, or parameters that are
+        Another kind, another version, a wrong length, a wrong checksum, or parameters that are
         not in canonical form.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
@@ -104,8 +104,11 @@ def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
     if code != family.code:
         found = _KIND_OF_CODE.get(code, f"unknown kind {code}")
         raise CorruptSummary(f"expected a {kind}, found a {found}")
-    if not 1 <= version <= family.version:
-        raise CorruptSummary(f"{kind} format version {version}: upgrade Muntin to read it")
+    if version != family.version:
+        remedy = "upgrade Muntin" if version > family.version else "make it anew"
+        raise CorruptSummary(
+            f"{kind} format version {version}, and this Muntin reads {family.version}: {remedy}"
+        )
     if described_size > PARAMETERS_BYTES_MAX:
         raise CorruptSummary(f"{described_size} bytes of parameters are too many")
     expected = _HEADER.size + described_size + body_size + _CHECKSUM.size

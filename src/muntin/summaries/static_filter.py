@@ -1,6 +1,7 @@
 """A static filter: a sorted set of fingerprints, Elias-Fano coded, that merges without loss.
 
-State       fingerprints in [0, universe), distinct; 2 + log2(universe / keys) bits each, and 0.2
+State       fingerprints in [0, universe), distinct; 2 + log2(universe / keys) bits each, and half
+            a bit in memory to find them by
 Error       a key that is not there is found with probability keys / universe, exactly
 Merge       union of two runs of one universe: the run of all keys together
 Duplicates  harmless
@@ -42,9 +43,7 @@ class FingerprintRun:
         self.count = count
         self.low_bits = _low_bits(universe, count)
         # Read-only always: kernels are compiled once, for memory of our own and for mapped files.
-        self._upper, self._lower, self._starts = (
-            read_only(buffer) for buffer in (upper, lower, starts)
-        )
+        self._upper, self._lower, self._starts = map(read_only, (upper, lower, starts))
 
     @classmethod
     def of(cls, fingerprints: np.ndarray, universe: int) -> Self:
@@ -52,19 +51,14 @@ class FingerprintRun:
         count = len(fingerprints)
         if count > RUN_KEYS_MAX:
             raise BadArgument(f"{count} keys are more than the {RUN_KEYS_MAX} of one run")
-        upper_bytes, lower_bytes, starts_bytes = _lengths(universe, count)
+        upper_bytes, lower_bytes = _lengths(universe, count)
         upper = np.zeros(upper_bytes // 8, np.uint64)
         lower = np.zeros(lower_bytes // 8 + 2, np.uint64)
-        starts = np.zeros(starts_bytes // 4, np.uint32)
+        starts = _no_starts(universe, count)
         low_bits = _low_bits(universe, count)
         kernels.encode(fingerprints, low_bits, upper, lower, starts)
-        return cls(
-            universe,
-            count,
-            upper.view(np.uint8),
-            lower.view(np.uint8)[:lower_bytes],
-            starts.view(np.uint8),
-        )
+        lower = lower.view(np.uint8)[:lower_bytes]
+        return cls(universe, count, upper.view(np.uint8), lower, starts)
 
     @classmethod
     def read(cls, data: memoryview, universe: int, count: int, *, copy: bool) -> tuple[Self, int]:
@@ -85,13 +79,12 @@ class FingerprintRun:
             part = np.frombuffer(data[at : at + length], np.uint8)
             buffers.append(part.copy() if copy else part)
             at += length
-        run = cls(universe, count, *buffers)
-        buckets = ((universe - 1) >> run.low_bits) + 1
-        if not kernels.is_sound(
-            run._upper, run._lower, run._starts, count, run.low_bits, buckets, universe
-        ):
+        upper, lower = map(read_only, buffers)
+        starts = _no_starts(universe, count)
+        low_bits, buckets = _low_bits(universe, count), _buckets(universe, count)
+        if not kernels.is_sound(upper, lower, count, low_bits, buckets, universe, starts):
             raise CorruptSummary("a run's fingerprints are not an ascending set")
-        return run, at
+        return cls(universe, count, upper, lower, starts), at
 
     @property
     def rate(self) -> float:
@@ -100,10 +93,11 @@ class FingerprintRun:
 
     @property
     def nbytes(self) -> int:
-        return len(self._upper) + len(self._lower) + len(self._starts)
+        return self._upper.nbytes + self._lower.nbytes + self._starts.nbytes
 
-    def parts(self) -> tuple[bytes, bytes, bytes]:
-        return self._upper.tobytes(), self._lower.tobytes(), self._starts.tobytes()
+    def parts(self) -> tuple[bytes, bytes]:
+        """What `read` reads."""
+        return self._upper.tobytes(), self._lower.tobytes()
 
     def fingerprints(self) -> np.ndarray:
         """uint64[count], ascending."""
@@ -149,12 +143,17 @@ def _low_bits(universe: int, count: int) -> int:
     return max(1, universe // count).bit_length() - 1
 
 
-def _lengths(universe: int, count: int) -> tuple[int, int, int]:
-    """Bytes of `upper`, `lower` and `starts`; loads of eight bytes may begin at any low part."""
-    low_bits = _low_bits(universe, count)
-    buckets = ((universe - 1) >> low_bits) + 1
+def _buckets(universe: int, count: int) -> int:
+    return ((universe - 1) >> _low_bits(universe, count)) + 1
+
+
+def _lengths(universe: int, count: int) -> tuple[int, int]:
+    """Bytes of `upper` and `lower`; loads of eight bytes may begin at any low part."""
     return (
-        (count + buckets + 63) // 64 * 8,
-        (count * low_bits + 7) // 8 + 8,
-        (buckets + kernels.STRIDE - 1) // kernels.STRIDE * 4,
+        (count + _buckets(universe, count) + 63) // 64 * 8,
+        (count * _low_bits(universe, count) + 7) // 8 + 8,
     )
+
+
+def _no_starts(universe: int, count: int) -> np.ndarray:
+    return np.empty(-(-_buckets(universe, count) // kernels.STRIDE), np.uint32)

@@ -3,6 +3,7 @@
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from muntin.summaries.kernels import inlined
@@ -43,8 +44,8 @@ def multiply_high(typingctx, left, right):
 
 
 @inlined()
-def select(word, index):
-    """Position of the one bit number `index` (from 0) of a uint64 that has more than that."""
+def select_by_halves(word, index):
+    """As `select`, on any machine."""
     position = np.uint64(0)
     left = np.uint64(index)
     for width in (32, 16, 8, 4, 2, 1):
@@ -54,3 +55,24 @@ def select(word, index):
             left -= below
             position += np.uint64(width)
     return position
+
+
+@intrinsic
+def select(typingctx, word, index):
+    """Position of the one bit number `index` (from 0) of a uint64 that has more than that."""
+    signature = types.uint64(types.uint64, types.uint64)
+
+    def codegen(context, builder, signature, arguments):
+        word, index = arguments
+        _, _, features = context.codegen().magic_tuple()
+        if "+bmi2" not in features:
+            by_halves = select_by_halves.py_func
+            return context.compile_internal(builder, by_halves, signature, arguments)
+        # PDEP puts bit i of its first operand to the place of one bit number i of its second.
+        number = ir.IntType(64)
+        put = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(number, [number, number]), "llvm.x86.bmi.pdep.64"
+        )
+        return builder.cttz(builder.call(put, [builder.shl(number(1), index), word]), _DEFINED)
+
+    return signature, codegen

@@ -1,19 +1,20 @@
-"""Sorted fingerprints, Elias-Fano coded, in three byte buffers: encode, decode, check, look up.
+"""Sorted fingerprints, Elias-Fano coded, in two byte buffers: encode, decode, check, look up.
 
 Fingerprint i is `high << low_bits | low`. Bit `i + high` of `upper` is one; a zero ends each
-bucket of equal `high`. `lower` holds the low parts, packed. `starts[j]` is where bucket
-`STRIDE * j` begins in `upper`, so that a look-up scans at most a few words.
-All buffers are uint8 and read with unaligned loads: a run works in place on a mapped file.
+bucket of equal `high`. `lower` holds the low parts, packed. Both are uint8 and read with unaligned
+loads: a run works in place on a mapped file. `starts[j]` (uint32) is where bucket `STRIDE * j`
+begins in `upper`, so that a look-up nearly always finds its bucket in the first two words: half a
+bit a key, which is not stored, as whoever reads a run goes through all of it to check it.
 """
 
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.bits import multiply_high, popcount, select, trailing_zeros
-from muntin.summaries.kernels.memory import load_u32, load_u64, prefetch
+from muntin.summaries.kernels.memory import load_u64, prefetch
 
-STRIDE = 256
-_SHIFT = np.uint64(8)
+STRIDE = 64
+_SHIFT = np.uint64(6)
 _INSIDE = np.uint64(STRIDE - 1)
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -36,7 +37,7 @@ def to_fingerprints(hashes, universe, out):
 
 @kernel()
 def encode(fingerprints, low_bits, upper, lower, starts):
-    """Fill zeroed uint64 buffers `upper`, `lower` and uint32 `starts`; fingerprints ascend."""
+    """Fill zeroed uint64 buffers `upper` and `lower`, and `starts`; fingerprints ascend."""
     low_bits = np.uint64(low_bits)
     mask = (_1 << low_bits) - _1
     next_start = 0
@@ -85,15 +86,17 @@ def decode(upper, lower, count, low_bits, out):
 
 
 @kernel()
-def is_sound(upper, lower, starts, count, low_bits, buckets, universe):
-    """Whether buffers of the right lengths are what `encode` writes for some fingerprints."""
+def is_sound(upper, lower, count, low_bits, buckets, universe, starts):
+    """Whether buffers of the right lengths are what `encode` writes for some fingerprints.
+
+    If so, `starts` is filled.
+    """
     low_bits = np.uint64(low_bits)
     mask = (_1 << low_bits) - _1
     length = np.uint64(count) + np.uint64(buckets)
     found = 0
     previous = _0
     next_start = 0
-    start_count = starts.shape[0] // 4
     for word_number in range(upper.shape[0] // 8):
         word = load_u64(upper, np.intp(word_number * 8))
         while word != _0:
@@ -106,18 +109,16 @@ def is_sound(upper, lower, starts, count, low_bits, buckets, universe):
             value = (high << low_bits) | _low(lower, found, low_bits, mask)
             if value >= np.uint64(universe) or (found > 0 and value <= previous):
                 return False
-            while next_start < start_count and np.uint64(next_start * STRIDE) <= high:
-                if load_u32(starts, next_start * 4) != np.uint32(found + next_start * STRIDE):
-                    return False
+            while next_start < starts.shape[0] and np.uint64(next_start * STRIDE) <= high:
+                starts[next_start] = np.uint32(found + next_start * STRIDE)
                 next_start += 1
             previous = value
             found += 1
             word &= word - _1
     if found != count:
         return False
-    while next_start < start_count:
-        if load_u32(starts, next_start * 4) != np.uint32(count + next_start * STRIDE):
-            return False
+    while next_start < starts.shape[0]:
+        starts[next_start] = np.uint32(count + next_start * STRIDE)
         next_start += 1
     # What lies behind the last low part must be zero.
     used = np.uint64(count) * low_bits
@@ -149,10 +150,10 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
         width = min(_AHEAD, total - first)
         for j in range(width):
             values[j] = multiply_high(hashes[first + j], universe)
-            prefetch(starts, np.intp((values[j] >> low_bits) >> _SHIFT) * 4)
+            prefetch(starts, np.intp((values[j] >> low_bits) >> _SHIFT))
         for j in range(width):
             block = (values[j] >> low_bits) >> _SHIFT
-            begins[j] = np.uint64(load_u32(starts, np.intp(block) * 4))
+            begins[j] = np.uint64(starts[np.intp(block)])
             prefetch(upper, np.intp(begins[j] >> _3))
             index = begins[j] - block * np.uint64(STRIDE)
             prefetch(lower, np.intp((index * low_bits) >> _3))
