@@ -111,6 +111,21 @@ def test_windows_go_out_once_and_again_with_late_events(ingest, place, form):
         assert [sketch.get_quantile(q, inclusive=True) for q in (0, 0.5, 1)] == exact
 
 
+@pytest.mark.parametrize("of", ["windows", "panes"])
+def test_what_may_lack_events_is_said(ingest, place, of):
+    """A summary that joins a stream at work: the first windows have a part of their events."""
+    assert export(ingest.ledger, "areas", "parquet", place["parquet"], of=of).lacking_before is None
+    joined = {**SUMMARIES, "late": SUMMARIES["areas"]}
+    more = Ingest(
+        pipeline(summaries=joined, queries={}, rollups=[]), ingest.ledger, query_id="q", run="2"
+    )
+    more.take(1, gather([events(rows(290, 500))]))
+    said = export(more.ledger, "late", "parquet", place["parquet"] + "2", of=of)
+    assert said.units > 2
+    assert said.lacking_before == START + 300 * SECOND
+    more.close()
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_panes_go_out_once_they_are_sealed(ingest, place, form):
     ledger, to = ingest.ledger, (form, place[form])

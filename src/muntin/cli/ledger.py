@@ -100,6 +100,9 @@ def register(app: typer.Typer) -> None:
         if said.dropped_before is not None:
             until = instant_text(said.dropped_before)
             typer.echo(f"panes before {until} left out: retention dropped what was not out")
+        if said.lacking_before is not None:
+            until = instant_text(said.lacking_before)
+            typer.echo(f"what begins before {until} may lack events: {summary} was not there then")
 
     group = typer.Typer(no_args_is_help=True)
     app.add_typer(group, name="ledger", help="Move a ledger.")

@@ -17,6 +17,7 @@ from muntin.exporting.rows import Spans, Unit, batches, schema_of
 from muntin.exporting.target import ABOUT, Overtaken, Target, done, told
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
+from muntin.reading.absences import absence
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache
 from muntin.reading.snapshot import Snapshot
@@ -48,6 +49,8 @@ class Exported:
     """Windows of which retention has dropped panes before they went out."""
     dropped_before: int | None = None
     """Retention has dropped the panes before this time, and not all of them were out."""
+    lacking_before: int | None = None
+    """What begins before this time may lack events: the summary was not there all the time."""
 
     def left(self, out: int, horizon: int | None) -> None:
         """All panes before `out` are in the table; those before `horizon` have been dropped."""
@@ -206,7 +209,7 @@ def export(
     """
     if of not in ("windows", "panes"):
         raise BadArgument(f"of={of!r}: give windows or panes")
-    layout, sealed, pipeline = _of(ledger, summary)
+    layout, sealed, pipeline, lacking = _of(ledger, summary)
     check_exchanged(layout.spec.algebra())
     if of == "windows" and layout.spec.window is None and not ledger.windows(summary, limit=1):
         raise BadArgument(
@@ -219,7 +222,7 @@ def export(
         raise BadArgument("place='': name a folder, or a table")
     with told(place):
         target = _target(to, place, catalog)
-    said = Exported()
+    said = Exported(lacking_before=lacking)
     for _ in range(TRIES):
         said.waiting, said.dropped, said.dropped_before = 0, 0, None
         with told(place):
@@ -291,8 +294,9 @@ def _united(there: pa.Schema, own: pa.Schema) -> pa.Schema:
     return pa.schema([own.field(name).with_type(there.field(name).type) for name in own.names])
 
 
-def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str]:
-    """How a summary lies in the ledger, up to where its panes are sealed, and its pipeline."""
+def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str, int | None]:
+    """How a summary lies in the ledger, up to where its panes are sealed, its pipeline, and from
+    where on it was there all the time."""
     with ledger.snapshot() as view:
         pipelines = Snapshot.read(view, None).pipelines
     names = []
@@ -303,7 +307,10 @@ def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str]:
         if isinstance(spec, SegmentSpec):
             watermark = known.info.watermark
             sealed = None if watermark is None else watermark // pipeline.pane * pipeline.pane
-            return Layout(summary, spec, pipeline.pane, pipeline.rungs), sealed, pipeline.name
+            away = absence(known.info.spec, summary)
+            since = None if away is None else away.since(pipeline.pane)
+            layout = Layout(summary, spec, pipeline.pane, pipeline.rungs)
+            return layout, sealed, pipeline.name, since
         if spec is not None:
             raise BadArgument(
                 f"{summary} is of kind {spec.kind}, which follows the whole stream: quantiles and "

@@ -122,6 +122,7 @@ def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
         "pg_authid": _table([role]),
         "pg_user": _table([{"usename": USER, "usesysid": 10, "usesuper": False}]),
         "pg_database": _table([database]),
+        "pg_tablespace": _table([{"oid": 1663, "spcname": "pg_default", "spcowner": 10}]),
         "pg_settings": _table([{"name": n, "setting": value} for n, value in SETTINGS.items()]),
         "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
         "pg_proc": _table([_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)]),
