@@ -93,6 +93,24 @@ def test_contains_in_all_formats(muntin, built, tmp_path):
     assert out.splitlines() == ['"key","present","false_positive_rate"']
 
 
+def test_keys_beyond_int64(muntin, tmp_path, monkeypatch):
+    ids = np.arange(2**63 - 3, 2**63 + 100, dtype=np.uint64)
+    pq.write_table(pa.table({"id": ids}), tmp_path / "ids.parquet")
+    out = tmp_path / "ids"
+    muntin("build", tmp_path / "ids.parquet", "-k", "id", "-o", out, "--partitions", "2")
+    keys = tmp_path / "keys"
+    keys.write_text("\n".join(map(str, [2**63, 2**63 - 1, 5, 2**64 - 1])))
+    for form in ("json", "csv"):
+        _, said, _ = muntin("contains", out, "--file", keys, "-f", form)
+        assert (said.count("true"), said.count(str(2**63)), said.count(str(2**64 - 1))) == (2, 1, 1)
+    said = muntin("contains", out, "-f", "json", "--", 2**63 - 1, -5)[1]
+    assert [row[1] for row in json.loads(said)["rows"]] == [True, False]
+    monkeypatch.setattr("muntin.cli.index.KEYS_AT_ONCE", 2)
+    for asked, told in (([2**63, -5], "-5 is not uint64"), ([1, 2, 2**63], "is not int64")):
+        code, _, err = muntin("contains", out, "--", *asked)
+        assert (code, told in err) == (1, True)
+
+
 def test_quantiles_and_ranks(muntin, built):
     _, out, _ = muntin("quantile", built, "0.5", "0.95", "-f", "json")
     found = json.loads(out)

@@ -158,20 +158,39 @@ def _lines(file: str) -> Iterator[str]:
         raise SourceError(f"{file}: {problem}") from None
 
 
-def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[list[Any]]:
+def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[Any]:
     """Keys of the index's type; at least one batch, so that there is a header."""
     kind, first = reader.manifest.item_type, True
+    known: Any = None
     while (some := list(islice(keys, KEYS_AT_ONCE))) or first:
-        yield [_key(kind, key) for key in some]
+        found = [_key(kind, key) for key in some]
+        if kind == "integers" and found:
+            found = _integers(found, known)
+            known = found.dtype
+        yield found
         first = False
 
 
-def _key(kind: str, key: str) -> Any:
+def _integers(keys: list[int], known: Any) -> Any:
+    """As int64, or uint64 where one is beyond that: one type (`known`) for all that is asked."""
     import numpy as np
 
+    least, most = min(keys), max(keys)
+    if least < -(1 << 63) or most >= 1 << 64:
+        outside = least if least < -(1 << 63) else most
+        raise BadArgument(f"'{outside}': the keys of this index are integers, of 64 bits")
+    kind = known or np.dtype("u8" if most >= 1 << 63 else "i8")
+    limits = np.iinfo(kind)
+    if least < limits.min or most > limits.max:
+        outside = least if least < limits.min else most
+        raise BadArgument(f"{outside} is not {kind}, as other keys asked here are: ask apart")
+    return np.array(keys, kind)
+
+
+def _key(kind: str, key: str) -> Any:
     try:
         if kind == "integers":
-            return np.int64(int(key))
+            return int(key)
         if kind == "dates":
             return dt.date.fromisoformat(key)
         return datetime_of(instant_us(key)) if kind == "times" else key
