@@ -246,6 +246,13 @@ def test_names_are_objects_and_stay_different(texts):
     assert values.tolist() == [1] * len(texts)
 
 
+@pytest.mark.parametrize("total", [2**51, 2**63 + 5, 2**64 - 5])
+def test_sums_beyond_the_limit_are_no_small_ones(total):
+    rows = pa.table({"k": ["a"], "fare": pa.array([total], pa.uint64())})
+    with pytest.raises(BadArgument, match="'fare' has a sum beyond 2"):
+        ranked(rows, ("k",), "fare", None)
+
+
 def test_names_of_other_types():
     day = pa.array([1], pa.date32())
     both = pa.table({"a": ["x"], "b": [None], "d": day, "t": [True], "count": [2]})

@@ -73,7 +73,7 @@ def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.nda
                 f"sites.scale: is missing, and '{name}' is {column.type}: sums are ranked as "
                 "integers, so say how many of them make 1, for example scale: 100 for cents"
             )
-        whole = filled.astype(np.int64)
+        whole = filled
     else:
         with np.errstate(over="ignore"):
             scaled = np.rint(filled.astype(np.float64) * scale)
@@ -82,12 +82,12 @@ def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.nda
                 f"'{name}' has a sum that is not finite, or beyond 2**50 when multiplied by "
                 f"scale: {scale:g}; make the scale smaller"
             )
-        whole = scaled.astype(np.int64)
+        whole = scaled
     if len(whole) and max(int(whole.max()), -int(whole.min())) > VALUE_MAX:
         raise BadArgument(
             f"'{name}' has a sum beyond 2**50: rank it in a coarser unit, with a scale below 1"
         )
-    return whole
+    return whole.astype(np.int64)
 
 
 def _single(column: pa.ChunkedArray) -> list[Object]:
