@@ -3,9 +3,12 @@
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numba
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from muntin.summaries.kernels import PACKAGE, cache_folder, inlined, kernel, turns
 
@@ -43,6 +46,29 @@ def test_what_is_called_with_constants_is_compiled_once_for_all_of_them():
         both = numba.njit(lambda value: shifted(value, 1) + shifted(value, 2))
         assert both(3) == 18
         assert len(shifted.signatures) == 1
+
+
+def test_a_kernel_that_allocates_nothing_calls_none_that_does():
+    """Numba compiles what is called as its caller is: such a call failed, unless the callee had
+    been compiled before."""
+    folders = [f"muntin.{path.parts[-3]}.kernels" for path in PACKAGE.glob("*/kernels/__init__.py")]
+    modules = [
+        import_module(f"{folder}.{found.name}")
+        for folder in folders
+        for found in iter_modules(import_module(folder).__path__)
+    ]
+    bare = [
+        function
+        for module in modules
+        for function in vars(module).values()
+        if isinstance(function, Dispatcher) and function.targetoptions.get("_nrt") is False
+    ]
+    assert len(bare) > 50
+    for function in bare:
+        names, known = function.py_func.__code__.co_names, function.py_func.__globals__
+        called = [known[name] for name in names if isinstance(known.get(name), Dispatcher)]
+        assert all(each.targetoptions.get("_nrt") is False for each in called), function
+        assert not {"empty", "zeros", "ones", "full"} & {*names}, function
 
 
 COMPILES = """

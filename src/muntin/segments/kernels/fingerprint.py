@@ -26,7 +26,7 @@ from muntin.summaries.kernels.sorting import search, sort_keys
 TIE = 2.0**-52  # a fraction is what was written: 0.07 of 100 is the seventh
 
 
-@inlined()
+@kernel()
 def _as_set(prints, first, end, filled):
     """Numbers first ... end - 1 in order, those that are equal as one, put to `filled`."""
     sort_keys(prints[first:end])
