@@ -44,6 +44,7 @@ from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
+from muntin.summaries.base import middle
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
@@ -118,7 +119,8 @@ class TopItems(Algebra):
     def answer(self, table: Table, question: Any) -> pa.Table:
         """Of `Heaviest`: `item`, `value`, `lower`, `upper`, `guaranteed` (surely among the k
         heaviest), heaviest first. Of `WeightOf`: `item`, `value`, `lower`, `upper`,
-        `confidence` (1). Weights are int64, certain; nothing of rows whose total is beyond it."""
+        `confidence` (1). Weights are int64, certain; `value` is the middle of its interval.
+        Nothing of rows whose total is beyond int64."""
         stored = flat(table.states, len(table))
         if isinstance(question, Heaviest):
             return heaviest(table, stored, question.k)
@@ -208,24 +210,25 @@ def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.
     sizes = np.diff(starts)
     row = np.repeat(np.arange(len(sizes)), sizes)
     upper, lower = weights + offsets[row], weights + gained
+    value = middle(lower, upper)
     names = table.items.values[0] if table.items is not None else pa.nulls(0)
     # equal ones in the order of the items themselves
     place = np.empty(len(names), np.int64)
     if len(names):
         place[_compute.array_sort_indices(names).to_numpy()] = np.arange(len(names))
-    order = np.lexsort((place[items], -lower, -upper, row))
+    order = np.lexsort((place[items], -lower, -value, row))
     rank = np.arange(len(order)) - np.repeat(starts[:-1], sizes)
     rival = offsets.copy()
     if k is not None:
-        next_one = np.flatnonzero(rank == k)
-        rival[row[next_one]] = np.maximum(rival[row[next_one]], upper[order[next_one]])
+        left = order[rank >= k]
+        np.maximum.at(rival, row[left], upper[left])
         order = order[rank < k]
     at = row[order]
     return pa.table(
         {
             "row": at,
             "item": names.take(pa.array(items[order])),
-            "value": upper[order],
+            "value": value[order],
             "lower": lower[order],
             "upper": upper[order],
             "guaranteed": lower[order] >= rival[at],
@@ -284,7 +287,7 @@ def weights_of(
     upper, lower = offset.copy(), np.zeros(len(at), np.int64)
     upper[kept] += stored[2][at[kept]]
     lower[kept] = stored[2][at[kept]] + stored[3][at[kept]]
-    return upper, lower, upper
+    return middle(lower, upper), lower, upper
 
 
 def weights_table(

@@ -65,6 +65,11 @@ class Weighed(Copied):
         return self._total
 
 
+def middle(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """The integer in the middle of each interval, the lower one of two: off by half of it at most."""
+    return lower + (upper - lower) // 2
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """An answer with its bound, one entry per question.

@@ -33,7 +33,7 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
-from muntin.summaries.base import Estimate, Weighed
+from muntin.summaries.base import Estimate, Weighed, middle
 from muntin.summaries.checks import check_alike, integer_in
 from muntin.summaries.envelope import seal
 from muntin.summaries.items import (
@@ -164,8 +164,8 @@ class SpaceSaving(Weighed):
         Returns
         -------
         Estimate
-            int64[n], confidence 1.0. `value` = `upper`, never below the truth. An item that is
-            not kept has `lower` 0 and `upper` `offset`.
+            int64[n], confidence 1.0. `upper` is never below the truth, `lower` never above;
+            `value` is the middle. Of an item that is not kept, `lower` is 0 and `upper` `offset`.
         """
         found = self._look_up(as_items(items))
         kept = found >= 0
@@ -173,7 +173,7 @@ class SpaceSaving(Weighed):
         lower = np.zeros(len(found), np.int64)
         upper[kept] = self._counts[found[kept]]
         lower[kept] = upper[kept] - self._errors[found[kept]]
-        return Estimate(upper.copy(), lower, upper, 1.0)
+        return Estimate(middle(lower, upper), lower, upper, 1.0)
 
     def top(self, k: int | None = None) -> pa.Table:
         """The k heaviest items, or all that are kept.
@@ -181,7 +181,7 @@ class SpaceSaving(Weighed):
         Returns
         -------
         pyarrow.Table
-            item; value, lower, upper (int64, value = upper); guaranteed (bool: surely among the
+            item; value, lower, upper (int64, as by `estimate`); guaranteed (bool: surely among the
             k heaviest of the whole stream). Heaviest first; equal ones by lower, then by item.
         """
         return self._ranked(k)
@@ -189,19 +189,22 @@ class SpaceSaving(Weighed):
     def _ranked(
         self, k: int | None, at_most: Callable[[pa.Array], np.ndarray] | None = None
     ) -> pa.Table:
-        """As `top`, where `at_most` knows of items that they weigh no more."""
+        """As `top`; where `at_most` knows of items that they weigh no more, that is their value."""
         k = None if k is None else integer_in("k", k, 0, INT64_MAX)
-        items, counts, errors, rival = self._values(), *self._weights(), 0
-        upper = counts.copy()
+        items, upper, errors = self._values(), *self._weights()
+        lower = upper - errors
+        value = middle(lower, upper)
         if at_most is not None:
-            upper = np.minimum(upper, at_most(items))
-        columns = [items, upper, counts - errors, upper]
+            upper = value = np.minimum(upper, at_most(items))
+        columns, rival = [items, value, lower, upper], self.offset
         if k is not None and k < len(items):
-            rival = nth_largest(upper, k)
-            near = np.flatnonzero(upper >= rival)  # no other can be among the first
-            columns = [column.take(near) for column in columns]
-        shown = pa.table(columns, _COLUMNS).sort_by(_ORDER).slice(0, k)
-        surely = shown["lower"].to_numpy() >= max(self.offset, rival)
+            near = value >= nth_largest(value, k)  # no other can be among the first
+            rival = max(rival, upper[~near].max(initial=0))
+            columns = [column.take(np.flatnonzero(near)) for column in columns]
+        ordered = pa.table(columns, _COLUMNS).sort_by(_ORDER)
+        shown = ordered.slice(0, k)
+        rival = max(rival, ordered.slice(len(shown))["upper"].to_numpy().max(initial=0))
+        surely = shown["lower"].to_numpy() >= rival
         return shown.append_column("guaranteed", pa.array(surely))
 
     def merge(self, other: Self) -> None:
