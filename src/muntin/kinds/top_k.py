@@ -20,7 +20,7 @@ class TopKSpec(WeighedSpec):
 
     kind: Literal["top_k"] = "top_k"  # pyright: ignore[reportIncompatibleVariableOverride]
     capacity: int = Field(
-        default=1000, ge=1, le=CAPACITY_MAX, description="Error is total / (capacity + 1)"
+        default=1000, ge=1, le=CAPACITY_MAX, description="Error is total / 2 / (capacity + 1)"
     )
 
     def algebra(self) -> Algebra:
@@ -28,8 +28,9 @@ class TopKSpec(WeighedSpec):
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
         offsets = [numbers(table.states["offset"]) for table in segment.tables]
+        widest = max((int(o.max(initial=0)) for o in offsets), default=0)
         return {
-            "error": max((int(o.max(initial=0)) for o in offsets), default=0),
-            "relative": 1 / (self.capacity + 1),
+            "error": (widest + 1) // 2,  # of its middle
+            "relative": 1 / (2 * (self.capacity + 1)),
             "confidence": 1.0,
         }
