@@ -22,6 +22,22 @@ def answered(ingest, action):
     return until(lambda: ingest.ledger.command(asked.id).answer)
 
 
+@pytest.mark.parametrize(("asked", "seconds"), [
+    ("slow_down slow_down slow_down", 120), ("slow_down resume slow_down", 120),
+    ("slow_down slow_down resume", 60),
+])  # fmt: skip
+def test_what_is_asked_again_while_nobody_answers_is_obeyed_once(asked, seconds):
+    ledger = temporary()
+    with run(pipeline(), [[events(ROWS)]], ledger):
+        pass
+    waiting = [ledger.ask("orders", action, {}).id for action in asked.split()]
+    with run(pipeline(), [], ledger):
+        assert until(lambda: not ledger.commands("orders"))
+    found = [ledger.command(each).answer["orders"] for each in waiting]
+    assert all(each["done"] for each in found)
+    assert found[-1]["length_us"] == seconds * 1_000_000
+
+
 def test_an_unknown_action_is_answered(working):
     assert "unknown action" in answered(working, "dance")["why"]
 

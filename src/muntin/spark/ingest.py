@@ -381,13 +381,23 @@ class Ingest:
         while not self._stopped.wait(ANSWER_SECONDS):
             try:
                 self._beat()
-                for command in self.ledger.commands(self.pipeline.name):
-                    self.writer.answer(command.id, self._obeyed(command))
+                self._answer_waiting()
             except LedgerConflict as conflict:
                 self.taken_over = conflict  # by another writer, which answers from now on
                 return
             except LedgerError:
                 continue  # busy, or a full disk: the command still waits
+
+    def _answer_waiting(self) -> None:
+        """Who asks the same while nobody answers repeats himself: that is obeyed once."""
+        last, answers = "", {}
+        for command in self.ledger.commands(self.pipeline.name):
+            if command.action != last:
+                last, answers = command.action, {}
+            name = command.arguments.get("summary")
+            if name not in answers:
+                answers[name] = self._obeyed(command)
+            self.writer.answer(command.id, answers[name])
 
     def _obeyed(self, command: Command) -> dict[str, Any]:
         if command.action not in ("slow_down", "resume"):
