@@ -7,6 +7,7 @@ import struct
 from contextlib import ExitStack, suppress
 from math import inf
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -56,6 +57,13 @@ def test_site_that_is_not_in_the_list(guarded):
     with peer(guarded) as socket:
         socket.send(words(site="east"))
         assert closing(socket) == (4004, "there is no site 'east' in this ranking")
+
+
+@pytest.mark.parametrize("of", [{}, {"summary": "global"}, {"pipeline": "global"}])
+def test_a_command_to_a_coordinator(served, of):
+    asked = {"action": "slow_down"} | of
+    said = httpx.post(f"{served.url}/commands", json=asked, timeout=60).json()["error"]
+    assert said["message"].startswith("a coordinator has no pipeline")
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 4, None, "3", True, [3], ...])

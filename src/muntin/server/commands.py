@@ -53,7 +53,7 @@ class Commands:
         if command.summary:
             found = self._reader.pipeline_of(command.summary)
             if command.pipeline in ("", found):
-                return found
+                return self._reader.pipeline(found).name
             raise UnknownName(f"'{command.summary}' is a summary of {found}")
         pipelines = self._reader.pipelines()
         if not command.pipeline and len(pipelines) == 1:

@@ -15,6 +15,7 @@ from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, Summ
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
 from muntin.sites.status import Status, TopKSnapshot
+from muntin.spec import Pipeline
 
 _MOMENT = pa.timestamp("us")
 
@@ -119,6 +120,10 @@ class GlobalReader(Reader):
         """Raises UnknownName: no windows close here."""
         self.check(text)
         raise UnknownName("a coordinator's windows do not close: ask on: update")
+
+    def pipeline(self, name: str) -> Pipeline:  # noqa: ARG002
+        """Raises UnknownName."""
+        raise UnknownName("a coordinator has no pipeline: ask this where a site's is served")
 
     def pipeline_of(self, summary: str) -> str:
         """Raises UnknownName."""
