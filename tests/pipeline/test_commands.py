@@ -1,10 +1,13 @@
 """Clients' commands: answered also after one that could not be obeyed."""
 
+from unittest import mock
+
 import pytest
 
 from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
+from muntin.spark.sink_stream import SinkStream
 from tests.pipeline.support import events, gather, pipeline, run
 from tests.server.conftest import until
 
@@ -36,6 +39,14 @@ def test_what_is_asked_again_while_nobody_answers_is_obeyed_once(asked, seconds)
     found = [ledger.command(each).answer["orders"] for each in waiting]
     assert all(each["done"] for each in found)
     assert found[-1]["length_us"] == seconds * 1_000_000
+
+
+def test_a_query_by_spark_connect_that_has_ended_is_asked_nothing(working):
+    stream = SinkStream.__new__(SinkStream)
+    stream._pipeline, stream._opened = working.pipeline, working.ledger
+    stream.query = mock.Mock(isActive=False)
+    assert stream.slow_down() == {"done": False, "why": "the query has ended"}
+    assert not working.ledger.commands("orders", waiting=False)
 
 
 def test_an_unknown_action_is_answered(working):

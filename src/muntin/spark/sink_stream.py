@@ -135,6 +135,8 @@ class SinkStream(Running):
         self._close("")
 
     def _ask(self, action: str, summary: str | None) -> dict[str, Any]:
+        if not self.query.isActive:  # else it would wait in the ledger for another run
+            return {"done": False, "why": "the query has ended"}
         arguments = {} if summary is None else {"summary": summary}
         asked = self.ledger.ask(self._pipeline.name, action, arguments)
         end = time.monotonic() + ANSWER_SECONDS_MAX
