@@ -313,7 +313,8 @@ def test_the_format_takes_no_path():
 
     given = {"path": "x.yaml"}
     for ask, there in (
-        (lambda: MuntinSource(given).writer(StructType(), overwrite=False), "spec, ledger, mode"),
+        (lambda: MuntinSource(given).writer(StructType(), overwrite=False), "spec, ledger$"),
+        (lambda: MuntinSource(given).streamWriter(StructType(), False), "spec, ledger, mode$"),
         (lambda: MuntinSource(given).schema(), "ledger, select"),
     ):
         with pytest.raises(BadArgument, match=f"there is no option path; there are {there}"):

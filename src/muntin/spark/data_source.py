@@ -88,8 +88,10 @@ class Sent(WriterCommitMessage):
 class _Sink:
     """What both kinds of writing have in common; goes to the workers as it is."""
 
+    shown = WRITE_OPTIONS[:2]  # mode is of streams
+
     def __init__(self, options: Mapping[str, str], schema: StructType, mode: Mode) -> None:
-        _check_options(options, WRITE_OPTIONS)
+        _check_options(options, WRITE_OPTIONS, self.shown)
         self.pipeline = _pipeline(options)
         self.ledger = options.get("ledger") or self.pipeline.ledger_url
         self.mode: Mode = mode
@@ -113,6 +115,8 @@ class _Sink:
 
 
 class _StreamSink(_Sink, DataSourceStreamArrowWriter):
+    shown = WRITE_OPTIONS[:3]
+
     def __init__(self, options: Mapping[str, str], schema: StructType, mode: Mode) -> None:
         super().__init__(options, schema, mode)
         self.checkpoint = options.get("checkpointLocation") or ""
@@ -171,7 +175,7 @@ def _answer(options: Mapping[str, str]) -> pa.Table:
     from muntin.session import open as open_session
     from muntin.spark.tables import spark_table
 
-    _check_options(options, READ_OPTIONS)
+    _check_options(options, READ_OPTIONS, READ_OPTIONS)
     for name in ("ledger", "select"):
         if not options.get(name):
             raise BadArgument(f'option {name} is missing: .option("{name}", ...)')
@@ -206,10 +210,12 @@ def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _check_options(options: Mapping[str, str], known: Sequence[str]) -> None:
+def _check_options(
+    options: Mapping[str, str], known: Sequence[str], shown: Sequence[str]
+) -> None:
     unknown = sorted(name for name in options if name.lower() not in known)
     if unknown:
-        raise BadArgument(f"there is no option {unknown[0]}; there are {', '.join(known[:3])}")
+        raise BadArgument(f"there is no option {unknown[0]}; there are {', '.join(shown)}")
 
 
 def _pipeline(options: Mapping[str, str]) -> Pipeline:
