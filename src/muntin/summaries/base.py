@@ -66,7 +66,7 @@ class Weighed(Copied):
 
 
 def middle(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """The integer in the middle of each interval, the lower one of two: off by half of it at most."""
+    """The integer in the middle of each interval, or below it: off by half of it at most."""
     return lower + (upper - lower) // 2
 
 
