@@ -210,9 +210,7 @@ def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _check_options(
-    options: Mapping[str, str], known: Sequence[str], shown: Sequence[str]
-) -> None:
+def _check_options(options: Mapping[str, str], known: Sequence[str], shown: Sequence[str]) -> None:
     unknown = sorted(name for name in options if name.lower() not in known)
     if unknown:
         raise BadArgument(f"there is no option {unknown[0]}; there are {', '.join(shown)}")
