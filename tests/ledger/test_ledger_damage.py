@@ -291,3 +291,30 @@ def test_a_piece_that_is_missing_is_found_by_its_payload(filled):
     with closing(SqliteLedger(filled)) as ledger:
         told = f"{filled}: piece {number} is missing, and its payload is there"
         assert ledger.verify() == [told]
+
+
+@pytest.mark.parametrize("lost", ["role = 'summary' AND name = 's'", "role = 'query'"])
+def test_a_name_whose_row_is_gone_is_no_summary_without_events(filled, lost):
+    """Nothing is found under it, which looked like an exact answer; and the next writer began it
+    anew, with another id."""
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute(f"DELETE FROM names WHERE {lost}")
+    with closing(SqliteLedger(filled)) as ledger:
+        (told,) = ledger.verify()
+        assert "its row of table names is gone" in told
+        for act in (
+            ledger.pipelines,
+            lambda: ledger.open_writer("p", SPEC, query_id="A"),
+        ):
+            with pytest.raises(LedgerError, match=r'"p" has the \w+ "\w", and its row of table na'):
+                act()
+        ledger.open_writer("p", SPEC, query_id="A", mode="overwrite").close()
+        assert ledger.verify() == []
+
+
+def test_a_ledger_without_its_row_of_meta_is_refused(filled):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("DELETE FROM meta")
+    for create in (False, True):
+        with pytest.raises(LedgerError, match="the row of table meta is gone"):
+            SqliteLedger(filled, create=create)

@@ -258,12 +258,17 @@ def state_of(connection: sqlite3.Connection, place: str) -> bool:
     Raises
     ------
     LedgerError
-        It is another application's database, or a newer ledger. Nothing was changed.
+        It is another application's database, a newer ledger, or damaged. Nothing was changed.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == APPLICATION_ID:
         check_format(version, place)
+        if connection.execute("SELECT 1 FROM meta").fetchone() is None:
+            raise LedgerError(
+                f"{place}: the row of table meta is gone; restore the ledger from a backup, or run "
+                "the pipeline again over its source"
+            )
         return True
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or objects:

@@ -222,6 +222,8 @@ class SqliteLedger(View):
                 statement = "SELECT 1 FROM names WHERE NOT EXISTS (SELECT 1 FROM pipelines)"
                 if connection.execute(statement).fetchone():
                     found.append(f"{self._place}: a copy to it was interrupted: copy again")
+                if not found:
+                    connection.check_named()
         except MuntinError as problem:
             found.append(str(problem))
         return found

@@ -62,6 +62,8 @@ def become_writer(
     rows = connection.rows(schema.PIPELINES, "WHERE name = ?", (pipeline,))
     if rows:
         row = rows[0]
+        if mode != "overwrite":  # else a name that was lost would begin anew, without its data
+            connection.check_named()
     else:
         if not connection.rows(schema.PIPELINES, "LIMIT 1"):
             for table in schema.TABLES:  # of a copy that was interrupted: nobody's, and not whole

@@ -71,7 +71,10 @@ class View:
 
     def pipelines(self) -> list[PipelineInfo]:
         """All pipelines of the ledger, as their last commits left them."""
-        return [_pipeline(row) for row in self._rows(schema.PIPELINES, "ORDER BY name")]
+        with self._connect() as connection:
+            rows = connection.rows(schema.PIPELINES, "ORDER BY name")
+            connection.check_named()
+        return [_pipeline(row) for row in rows]
 
     def pipeline(self, name: str) -> PipelineInfo | None:
         """One of them; None where it is not there."""

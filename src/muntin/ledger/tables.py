@@ -21,6 +21,14 @@ from muntin.times import now_us
 Row = tuple[Any, ...]
 
 
+_UNNAMED = " UNION ALL ".join(
+    f"SELECT pipelines.name, '{role}', key FROM pipelines, json_each(spec, '$.{entry}') WHERE "
+    f"json_type(spec, '$.{entry}') = 'object' AND NOT EXISTS "
+    f"(SELECT 1 FROM names WHERE role = '{role}' AND name = key)"
+    for role, entry in (("summary", "summaries"), ("query", "queries"))
+)
+
+
 @dataclass(slots=True)
 class Noted:
     """What a transaction has written."""
@@ -73,6 +81,17 @@ class Tables(sqlite3.Connection):
             else:
                 missing.append(identifier)
         return found | self.payloads(missing)
+
+    def check_named(self) -> None:
+        """Each name of a pipeline's spec has its row: without it nothing is found under the name,
+        and an answer of nothing would be taken for the truth."""
+        lost = self.execute(_UNNAMED).fetchone()
+        if lost is not None:
+            raise LedgerError(
+                f'{self.place}: pipeline "{lost[0]}" has the {lost[1]} "{lost[2]}", and its row of '
+                "table names is gone; restore the ledger from a backup, or run the pipeline again "
+                "over its source"
+            )
 
     def put(self, table: SqlTable, rows: Iterable[Row]) -> None:
         """Insert sealed rows; one with the same key is replaced."""
