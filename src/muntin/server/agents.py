@@ -156,12 +156,8 @@ class Agents:
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
         asked = Asked(name, arguments, ANSWER_BYTES_MAX)
         client = client_of(request.client)
-        asking = self._statements.answer(asked, client, asking=True, ends=True)
-        answer = await while_there(request, asking)
-        try:
-            return json.loads(b"".join([piece async for piece in answer.pieces()]))
-        finally:
-            self._statements.release(answer, client)
+        asking = self._statements.whole(asked, client, asking=True, ends=True)
+        return json.loads(await while_there(request, asking))
 
 
 class _Handed(Response):

@@ -184,13 +184,8 @@ class PushMaker:
         return queries[topic.text].select
 
     async def _answer(self, name: str, client: Hashable, **arguments: Any) -> bytes:
-        """Computed in the client's turn; too short to be in a file."""
         asked = Asked(name, arguments, self._limits.push_bytes_max)
-        answer = await self._statements.answer(asked, client)
-        try:
-            return b"".join([piece async for piece in answer.pieces()])
-        finally:
-            self._statements.release(answer, client)
+        return await self._statements.whole(asked, client)
 
     async def _read(self, work: Callable, *arguments: Any) -> Any:
         return await self._run(self._pool, work, *arguments)

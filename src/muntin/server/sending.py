@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.datastructures import Address
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from muntin.server.problems import RefusalError
 from muntin.server.sockets import stream_of
 from muntin.server.statements import PIECE_BYTES, Statements, StoredAnswer
 
+T = TypeVar("T")
 EVENTS = "/events"  # looks after its own clients
 
 
@@ -28,7 +29,7 @@ def client_of(address: Address | None) -> Hashable:
     return (address.host, address.port) if is_loopback(address.host) else address.host
 
 
-async def while_there(request: Request, asking: Coroutine[Any, Any, StoredAnswer]) -> StoredAnswer:
+async def while_there(request: Request, asking: Coroutine[Any, Any, T]) -> T:
     """What is answered; it is cancelled where the client goes before, once its body was read.
 
     Raises

@@ -242,6 +242,14 @@ class Statements:
         answer.readers.append(client)
         return answer
 
+    async def whole(self, asked: Asked, client: Hashable, **how: bool) -> bytes:
+        """As `answer`, all of it at once: of what is too short to be in a file."""
+        answer = await self.answer(asked, client, **how)
+        try:
+            return b"".join([piece async for piece in answer.pieces()])
+        finally:
+            self.release(answer, client)
+
     def release(self, answer: StoredAnswer, client: Hashable) -> None:
         """The answer was used, or will not be."""
         answer.readers.remove(client)
