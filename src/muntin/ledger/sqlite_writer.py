@@ -57,16 +57,13 @@ class Writer:
         self._url = url
         self._connection = connection
         self._opened = opened
+        self.epoch = opened.epoch
+        """Higher than that of every writer before this one."""
         self._owned = opened.owned
         self._identifiers = dict(opened.identifiers)
         self._rows = [opened.row]  # the pipeline's: the last, and those that tries left
         self._lock = threading.RLock()
         self._closed = False
-
-    @property
-    def epoch(self) -> int:
-        """Of this writer: higher than that of every one before it."""
-        return self._opened.epoch
 
     # Transactions
 
@@ -107,7 +104,7 @@ class Writer:
                 "replaced? Start the pipeline again"
             )
         record = dict(zip(schema.PIPELINES.columns, rows[0], strict=True))
-        if record["epoch"] != self._opened.epoch:
+        if record["epoch"] != self.epoch:
             raise LedgerConflict(
                 f"another writer (epoch {record['epoch']}) took over pipeline "
                 f'"{self._opened.pipeline}"; this one (epoch {self.epoch}) may not write any more: '

@@ -10,7 +10,6 @@ from muntin.ledger.records import PipelineInfo
 
 STALE_TRIGGERS = 3
 STALE_US_MIN = 10_000_000  # a batch may take seconds; below this nothing is called stale
-STATES = ("unknown", "running", "idle", "stale", "failed", "finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Liveness:
     Attributes
     ----------
     state : str
-        One of `STATES`. "unknown": it has said and committed nothing yet. "running": it commits.
+        "unknown": it has said and committed nothing yet. "running": it commits.
         "idle": it is there, and has nothing to commit. "stale": no sign of life for three
         triggers, and 10 s at least; its process may be gone. "failed": it ended by an error.
         "finished": it ended in order, since it was stopped or had taken all.

@@ -107,6 +107,8 @@ class Coordinator:
     ) -> None:
         self.k, self.epsilon = check_k(k, epsilon)
         self.membership = Membership(sites, barrier=barrier, epoch=epoch)
+        self.sites = self.membership.sites
+        """What is known of each."""
         self.policy = policy_named(policy)
         self.hybrid = hybrid
         self.barrier = barrier
@@ -122,11 +124,6 @@ class Coordinator:
         self._factors_max: int | None = None  # from a survey's first factors on
         self._as_of: int | None = None  # the newest unit at which T is known to have been a top k
         self._now = 0.0
-
-    @property
-    def sites(self) -> dict[str, SiteState]:
-        """What is known of each site."""
-        return self.membership.sites
 
     @property
     def top(self) -> tuple[Object, ...]:

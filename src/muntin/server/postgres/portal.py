@@ -87,7 +87,7 @@ class Portal:
     """Whether its client was told the types of these very rows."""
     held: bool = False
     """Whether it is a cursor that has outlived its transaction."""
-    _pieces: AsyncIterator[bytes] | None = None
+    _pieces: AsyncIterator[bytes] = field(init=False, repr=False)
     _rest: bytes = b""
 
     async def begin(self, answer: StoredAnswer) -> None:
@@ -111,7 +111,7 @@ class Portal:
             if self._rest:
                 rest, self._rest = self._rest, b""
                 yield rest
-            async for piece in self._pieces or _none():
+            async for piece in self._pieces:
                 yield piece
             self.rows_sent += wanted
             return
@@ -123,7 +123,7 @@ class Portal:
                 self.rows_sent += count
                 yield taken
                 continue
-            async for piece in self._pieces or _none():
+            async for piece in self._pieces:
                 self._rest += piece
                 break
             else:
@@ -139,11 +139,6 @@ def _whole_rows(data: bytes, most: int) -> tuple[int, int]:
             break
         at, count = end, count + 1
     return count, at
-
-
-async def _none() -> AsyncIterator[bytes]:
-    return
-    yield b""
 
 
 def columns_of(head: dict[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -75,10 +74,8 @@ class RunWriter:
             raise _not_written(self._path, problem) from None
 
 
-class _Chunk(NamedTuple):
-    starts: np.ndarray
-    hashes: np.ndarray
-    """Those of the partitions that are wanted."""
+_Chunk = tuple[np.ndarray, np.ndarray]
+"""Where each partition begins, and the hashes of those that are wanted."""
 
 
 class RunReader:
@@ -123,7 +120,7 @@ def _chunks(path: str, partitions: int, wanted: range) -> Iterator[_Chunk]:
             if at > size:
                 raise _cut(path, size)
             first, last = (begin + 8 * int(starts[n]) for n in (wanted.start, wanted.stop))
-            yield _Chunk(starts, np.frombuffer(part(first, last), np.uint64))
+            yield starts, np.frombuffer(part(first, last), np.uint64)
     except (FileNotFoundError, ValueError):  # ValueError: an empty file cannot be mapped
         raise _missing(path) from None
     except OSError as problem:
