@@ -82,6 +82,8 @@ _SERIES = words(
 )
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
+_OIDS = ("oid", "typid", "relid")
+"""How columns of them end: a list of them has a type of its own."""
 _OF_ROWS = words("json_build_object age pg_partition_ancestors pg_partition_tree")
 """Of tables without rows they are right: of constants they would not be."""
 _PROCEDURES = words("typinput typreceive typsend")
@@ -249,6 +251,11 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
                 node.set(part, exp.Literal.string("-"))
             elif isinstance(other, exp.Column) and other.name == "oid":  # they are told by name
                 other.set("this", exp.to_identifier("proname"))
+        return node
+    if isinstance(node, exp.ArrayAgg):
+        item = node.this.this if isinstance(node.this, exp.Order) else node.this
+        if isinstance(item, exp.Column) and item.name.endswith(_OIDS):
+            item.replace(exp.cast(item.copy(), "UINT"))
         return node
     if isinstance(node, exp.AtTimeZone):  # all times are in UTC
         return node.this

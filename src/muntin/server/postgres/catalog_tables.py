@@ -44,7 +44,7 @@ SETTINGS: dict[str, str] = {
 _FIRST_OID = 16_384
 _NAME = PostgresType(19, "name", 1_025, "name", 1003)  # how long a name may be, with an end
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
-_KINDS = {"#": pa.int64(), "?": pa.bool_(), "*": pa.list_(pa.int64()), "%": pa.list_(pa.string())}
+_KINDS = {"#": pa.int64(), "?": pa.bool_(), "*": pa.list_(pa.uint32()), "%": pa.list_(pa.string())}
 """Of a column, by the last sign of its entry in the file; others are texts."""
 
 

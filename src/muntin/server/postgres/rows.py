@@ -54,7 +54,10 @@ INTERVAL = PostgresType(1186, "interval", 16, "interval", 1187)
 NUMERIC = PostgresType(1700, "numeric", -1, "numeric", 1231)
 TYPES = (BOOL, BYTEA, INT8, INT2, INT4, VARCHAR, FLOAT4, FLOAT8, DATE, TIME, TIMESTAMP)
 TYPES = (*TYPES, TIMESTAMPTZ, INTERVAL, NUMERIC)
-_LISTS = {k: PostgresType(k.lists, f"{k.name}[]", -1, f"_{k.short}", 0) for k in TYPES}
+_OID = PostgresType(26, "oid", 4, "oid", 1028)  # uint32, in lists: asyncpg knows no other list
+_LISTS = {
+    k: PostgresType(k.lists, f"{k.name}[]", -1, f"_{k.short}", 0) for k in (*TYPES, _OID)
+}  # fmt: skip
 
 
 def type_of(kind: pa.DataType) -> PostgresType:
@@ -67,7 +70,7 @@ def type_of(kind: pa.DataType) -> PostgresType:
             return INT4 if kind.bit_width == 8 else INT8
         return {8: INT2, 16: INT2, 32: INT4}.get(kind.bit_width, INT8)
     if is_.is_list(kind) and not is_.is_nested(kind.value_type):
-        return _LISTS[type_of(kind.value_type)]
+        return _LISTS[_item_type(kind.value_type)]
     if is_.is_timestamp(kind):
         return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
     known = (
@@ -83,6 +86,10 @@ def type_of(kind: pa.DataType) -> PostgresType:
         (is_.is_large_binary, BYTEA),
     )
     return next((found for test, found in known if test(kind)), VARCHAR)
+
+
+def _item_type(kind: pa.DataType) -> PostgresType:
+    return _OID if pa.types.is_uint32(kind) else type_of(kind)
 
 
 def modifier_of(kind: pa.DataType) -> int:
@@ -229,9 +236,10 @@ def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
 def _list_binary(value: pa.ListScalar) -> bytes | None:
     if not value.is_valid:
         return None
-    fields, number = _fields(value.values, BINARY), len(value.values)
-    of = type_of(value.values.type).oid
-    head = np.array([int(number > 0), int(-1 in fields.lengths), of, number, 1], ">i4").tobytes()
+    items, of = value.values, _item_type(value.values.type)
+    number = len(items)
+    fields = _fields(items.cast(pa.int32(), safe=False) if of is _OID else items, BINARY)
+    head = np.array([number > 0, -1 in fields.lengths, of.oid, number, 1], ">i4").tobytes()
     ends, data = np.cumsum(np.maximum(fields.lengths, 0)).tolist(), fields.data.tobytes()
     parts = [
         int(size).to_bytes(4, "big", signed=True) + data[end - max(size, 0) : end]
