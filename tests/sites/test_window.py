@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
@@ -295,6 +295,19 @@ def test_sums_that_are_not_ranked_may_be_beyond_their_type():
     fed.look()
     assert fed.values() == {"a": 2}
     fed.ingest.close()
+
+
+@given(st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=4), st.integers(1, 2**14))
+@example([2**50], 2**14)  # of which int64 would make 0
+def test_a_window_whose_sum_is_beyond_int64_is_refused(values, times):
+    cells = {i: (np.array([1]), np.array([values[i % len(values)]])) for i in range(times)}
+    whole, left = sum(int(value[0]) for _, value in cells.values()), Units(times)
+    try:
+        _, changes = left.advance(times - 1, cells)
+    except BadArgument:
+        assert abs(whole) >= 2**62 - 2**20
+    else:
+        assert changes.tolist() == [whole] * (whole != 0)
 
 
 @given(st.dictionaries(st.text("ab\u00e9", min_size=1, max_size=200), st.integers(-(2**40), 2**40)))

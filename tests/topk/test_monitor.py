@@ -143,6 +143,9 @@ def test_refusals() -> None:
         monitor.slide(2, one, np.array([1, 2]))
     with pytest.raises(BadArgument, match="coarser"):
         monitor.slide(2, one, np.array([1 << 51]))
+    for times, most in ((2, (1 << 63) - 1), (1 << 14, 1 << 50)):  # int64 would make -2 and 0
+        with pytest.raises(BadArgument, match="coarser"):
+            monitor.slide(2, np.repeat(one, times), np.full(times, most))
     assert monitor.objects.values.tolist() == [0, 5]
     for wrong in (NOTHING, "x" * 300, 1.5, None, "\ud800", 1 << 63, True):
         with pytest.raises(BadArgument, match="object"):

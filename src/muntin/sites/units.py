@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from muntin.sets import as_set
+from muntin.topk.objects import check_sums
 
 Cells = tuple[np.ndarray, np.ndarray]
 """rows int64[n] and values int64[n]"""
@@ -65,11 +66,11 @@ class Units:
 
 def net(coming: Sequence[Cells], leaving: Sequence[Cells]) -> Cells:
     """Rows whose sum changes, each once, and by how much."""
-    rows_max = max((int(rows.max()) for rows, _ in (*coming, *leaving) if len(rows)), default=-1)
-    changes = np.zeros(rows_max + 1, np.int64)
-    for rows, values in coming:
-        np.add.at(changes, rows, values)
-    for rows, values in leaving:
-        np.subtract.at(changes, rows, values)
+    none, nothing = NO_CELLS
+    rows = np.concatenate([none, *(rows for rows, _ in (*coming, *leaving))])
+    values = np.concatenate([nothing, *(v for _, v in coming), *(-v for _, v in leaving)])
+    check_sums(rows, values)
+    changes = np.zeros(rows.max(initial=-1) + 1, np.int64)
+    np.add.at(changes, rows, values)
     changed = np.flatnonzero(changes)
     return changed, changes[changed]

@@ -10,6 +10,7 @@ from muntin.errors import BadArgument
 from muntin.topk.messages import NOTHING, VALUE_MAX, Object
 
 OBJECT_BYTES_MAX = 256
+_LEFT = f"a value left +-{VALUE_MAX}: use a coarser unit of measure"
 
 
 class Objects:
@@ -67,6 +68,7 @@ class Objects:
 
     def change(self, rows: np.ndarray, changes: np.ndarray) -> None:
         """Add `changes` to the values in `rows` (a row may come more than once)."""
+        check_sums(rows, changes)
         values, adjusted = self.values, self.adjusted
         np.add.at(values, rows, changes)
         np.add.at(adjusted, rows, changes)
@@ -74,7 +76,7 @@ class Objects:
         if len(reached) and max(int(reached.max()), -int(reached.min())) > VALUE_MAX:
             np.subtract.at(values, rows, changes)
             np.subtract.at(adjusted, rows, changes)
-            raise BadArgument(f"a value left +-{VALUE_MAX}: use a coarser unit of measure")
+            raise BadArgument(_LEFT)
 
     def set_factor(self, item: Object, factor: int) -> None:
         """Give an object the factor; an unknown object comes into being unless it is 0."""
@@ -104,6 +106,14 @@ class Objects:
         self.names = [self.names[row] for row in old.tolist()]
         self._rows = {name: row for row, name in enumerate(self.names)}
         return moved
+
+
+def check_sums(rows: np.ndarray, changes: np.ndarray) -> None:
+    """Refuse changes whose sum in a row may leave int64, where it would wrap round to a value."""
+    most = 1 << 62  # far beyond what a value may be, and below int64 by more than floats are off
+    floats = changes.astype(np.float64)
+    if np.abs(floats).sum() >= most and np.abs(np.bincount(rows, floats)).max() >= most:
+        raise BadArgument(_LEFT)
 
 
 def check_object(item: Object) -> Object:
