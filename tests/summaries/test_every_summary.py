@@ -184,6 +184,11 @@ def test_a_decimal_asked_of_integers_is_what_it_says(make: Callable[[], Any]) ->
     assert summary.rank(below).value.tolist() == [0, 0]
     if isinstance(summary, KLL):
         assert summary.cdf(asked[:1]).value.tolist() == [0.5, 1]
+        near = [Decimal(2**60 + 1), Decimal(2**60 + 2)]  # of one nearest float
+        assert summary.cdf(near).value.tolist() == [0.5, 0.75, 1]
+        assert summary.pmf(pa.array(near)).value.tolist() == [0.5, 0.25, 0.25]
+        with pytest.raises(MuntinError, match=rf"point {2**60 + 1} at position 1: .* increase"):
+            summary.cdf(near[::-1])
     with pytest.raises(MuntinError, match="position 1 is NaN"):
         summary.rank([Decimal(1), Decimal("NaN")])
 

@@ -164,25 +164,30 @@ def as_points(x: Any, near: Callable[[Any], int] | None = None) -> np.ndarray:
 
 
 def _without_decimals(x: Any, near: Callable[[Any], int]) -> Any:
+    return [
+        near(min(max(point, -_FAR), _FAR))
+        if isinstance(point, Decimal) and not point.is_nan()
+        else point
+        for point in _with_decimals(x)
+    ] or x
+
+
+def _with_decimals(x: Any) -> Sequence[Any]:
+    """The points as they were given, where a Decimal is among them; else none."""
     plain = x.as_py() if isinstance(x, pa.Scalar) else x
     if isinstance(x, pa.Array | pa.ChunkedArray):
         plain = x.to_pylist() if pa.types.is_decimal(x.type) else []
     elif not isinstance(plain, list | tuple):
         array = np.atleast_1d(plain)
         plain = array.tolist() if array.dtype == object else []
-    if not any(isinstance(point, Decimal) for point in plain):
-        return x
-    return [
-        near(min(max(point, -_FAR), _FAR))
-        if isinstance(point, Decimal) and not point.is_nan()
-        else point
-        for point in plain
-    ]
+    return plain if any(isinstance(point, Decimal) for point in plain) else []
 
 
 def check_increasing(x: Any) -> Any:
     """`x`, if it is points that strictly increase."""
     points = as_points(x)
+    given = _with_decimals(x)  # of which two may have one nearest float
+    points = np.array(given, object) if given else points
     falls = points[1:] <= points[:-1]
     if falls.any():
         at = int(falls.argmax()) + 1
