@@ -186,6 +186,16 @@ def test_types_are_decided_by_data_and_widened_by_merging():
     assert again.nbytes > 0
 
 
+def test_decimals_for_sums_of_integers_are_refused_by_their_name():
+    sketch = SketchedMatrix(["k"], ["x"], width=8, depth=2)
+    sketch.update(pa.table({"k": ["a"], "x": [3]}))
+    prices = pa.array(["1.50"]).cast(pa.decimal128(5, 2))
+    with pytest.raises(BadArgument, match=r"is decimal128\(5, 2\), and its sums are int64"):
+        sketch.update(pa.table({"k": ["a"], "x": prices}))
+    sketch.update(pa.table({"k": ["a"], "x": prices.cast(pa.decimal128(5, 0), safe=False)}))
+    assert sketch.totals["x"] == 4
+
+
 def test_times_and_booleans():
     moment = datetime.datetime(2026, 11, 21, 5, tzinfo=datetime.UTC)
     batch = pa.table({"t": [moment, None], "b": [True, False], "x": [True, None]})

@@ -98,7 +98,8 @@ class SketchedMatrix(GatheredSums):
         self._totals: dict[str, int | float] = dict.fromkeys((COUNT, *self._indicators), 0)
 
     def _pieces(self, batch: Any) -> list[pa.RecordBatch]:
-        return [decimals_as_floats(piece, self._indicators) for piece in super()._pieces(batch)]
+        floats = [name for name, kind in self._indicators.items() if kind != "int64"]
+        return [decimals_as_floats(piece, floats) for piece in super()._pieces(batch)]
 
     @property
     def _algebra(self) -> SketchedSums:
