@@ -202,16 +202,16 @@ def number_strings(
             start = np.int64(edges[j])
             length = np.int64(edges[j + 1]) - start
             found = block_found[j]
-            if found != np.uint64(0) and not nulls:
+            if nulls and _is_null(bits, bit_offset + at + j):
+                numbers[j] = _number_null(starts, state)
+                continue
+            if found != np.uint64(0):
                 known = starts[found - _ONE]
                 if starts[found] - known == length and same_bytes(
                     data, start, arena, known, length
                 ):
                     numbers[j] = np.int64(found - _ONE)
                     continue
-            if nulls and _is_null(bits, bit_offset + at + j):
-                numbers[j] = _number_null(starts, state)
-                continue
             numbers[j] = _string_slowly(
                 data, start, length, block_hashes[j], slots, hashes, starts, arena, state
             )
