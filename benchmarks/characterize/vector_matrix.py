@@ -86,8 +86,8 @@ def error(most: int) -> list[dict[str, Any]]:
                 sums.update(names, times)
                 trips = CountMin(width, depth, conservative=conservative)
                 trips.update(names)
-                summed = int(sums.estimate(names).value.sum())
-                ratio = summed / int(trips.estimate(names).value.sum())
+                summed = int(sums.estimate(names).upper.sum())
+                ratio = summed / int(trips.estimate(names).upper.sum())
                 row = sums.total / trips.total  # of plain cells the sum of any row of them
                 rows.append(
                     {
@@ -166,7 +166,7 @@ def bounds(most: int) -> list[dict[str, Any]]:
         for depth, width in SHAPES:
             sketch = CountMin(width, depth, conservative=False)
             sketch.update(names, times)
-            off = sketch.estimate(names).value - times
+            off = sketch.estimate(names).upper - times
             bound = math.e / width * times.sum()
             rows.append(
                 {

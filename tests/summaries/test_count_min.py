@@ -15,6 +15,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, Summ
 from muntin.segments.streams import _ENTRIES
 from muntin.summaries.count_min import CELLS_MAX, CountMin
 from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.kernels.count_min import noise
 
 INT32_MAX = 2**31 - 1
 streams = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1000)), max_size=150)
@@ -49,10 +50,10 @@ def test_never_below_the_truth(stream, parameters):
     asked = [f"i{i}" for i in range(40)]
     found = sketch.estimate(asked)
     counts = np.array([truth[item] for item in asked])
-    assert (counts <= found.value).all()
-    assert (found.upper == found.value).all()
+    assert (counts <= found.upper).all()
     assert (found.lower >= 0).all()
-    assert (found.value - found.lower <= sketch.error).all()
+    assert ((found.lower <= found.value) & (found.value <= found.upper)).all()
+    assert (found.upper - found.lower <= sketch.error).all()
     assert sketch.total == sum(truth.values())
     assert sketch.count == len(stream)
 
@@ -69,7 +70,7 @@ def test_batches_are_the_stream_and_merging_is_the_whole(stream, parameters, dat
     asked = [f"i{i}" for i in range(31)]
     truth = exact(stream)
     if parameters.get("conservative"):
-        assert (left.estimate(asked).value >= [truth[item] for item in asked]).all()
+        assert (left.estimate(asked).upper >= [truth[item] for item in asked]).all()
         assert (left.total, left.count) == (whole.total, whole.count)
     elif "track" not in parameters:
         assert left.to_bytes() == whole.to_bytes()
@@ -144,8 +145,30 @@ def test_conservative_update_is_closer():
     plain.update(items)
     careful.update(items)
     kept = np.unique(items)
-    assert (careful.estimate(kept).value <= plain.estimate(kept).value).all()
-    assert careful.estimate(kept).value.sum() < 0.7 * plain.estimate(kept).value.sum()
+    assert (careful.estimate(kept).upper <= plain.estimate(kept).upper).all()
+    assert careful.estimate(kept).upper.sum() < 0.7 * plain.estimate(kept).upper.sum()
+
+
+@pytest.mark.parametrize("exponent", [1.05, 1.2, 1.5])
+def test_what_others_add_is_taken_off(exponent):
+    rng = np.random.default_rng(3)
+    items = np.minimum(rng.zipf(exponent, 100_000), 10**6)
+    sketch = CountMin(256, 5)
+    sketch.update(items)
+    asked, truth = np.unique(items, return_counts=True)
+    absent = np.arange(2_000_000, 2_010_000)
+    for names, counts in ((asked, truth), (absent, np.zeros(len(absent), int))):
+        found = sketch.estimate(names)
+        assert np.abs(found.value - counts).mean() < 0.4 * (found.upper - counts).mean()
+    # the median: of one half it is too much, of the other too little
+    assert abs(np.mean(sketch.estimate(absent).upper > noise(sketch._cells.ravel(), 5)) - 0.5) < 0.1
+
+
+@given(shapes, st.integers(1, 2**62))
+def test_of_one_item_alone_nothing_is_taken_off(parameters, weight):
+    sketch = fed([(1, weight)], **parameters)
+    if parameters.get("cells") != "int32":
+        assert sketch.estimate("i1").value[0] == weight
 
 
 def test_int32_cells_saturate_and_say_so():

@@ -194,7 +194,7 @@ def check_weights(summary: str, events: Events, rows: Sequence[Row], chances: Ch
     exact = all_listed(summary, events)
     for row in rows:
         weight, confidence = truth[row["item"]], row.get("confidence")
-        assert row["value"] >= weight, (row, weight)  # never below
+        assert row["lower"] <= row["value"] <= row["upper"], row
         assert row["upper"] >= weight, (row, weight)
         assert not exact or row["lower"] == row["upper"] == weight, (row, weight)
         confidence = 1.0 if confidence is None or summary == "t" else confidence

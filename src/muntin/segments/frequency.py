@@ -4,7 +4,7 @@
 State       a row: `item`, `weight`, `offset`, `gained`, `total` and `nulls` as in `top_k`; from
             more than max(2 x track, width x depth / 8) items on also `cells`, the counters of
             Count-Min, and the list then holds the heaviest only
-Error       none without cells; with them as `CountMin`: truth <= value, and value - truth <=
+Error       none without cells; with them as `CountMin`: truth <= upper, and upper - truth <=
             ceil(e / width x total) with probability 1 - exp(-depth)
 Merge       lists and cells add up; what has only a list is added to the cells
 Duplicates  count again
@@ -175,11 +175,13 @@ class Frequency(Algebra):
         asked = len(question.items)
         dense = np.repeat(cells.sizes > 0, asked)
         if dense.any():
-            value = np.where(dense, self._cells(table, cells, question.items).ravel(), value)
+            least, noises = self._cells(table, cells, question.items)
             errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)
             errors = np.repeat(errors, asked)
-            lower = np.where(dense, np.maximum(value - errors, 0), lower)
-            upper = np.where(dense, value, upper)
+            upper = np.where(dense, least.ravel(), upper)
+            lower = np.where(dense, np.maximum(upper - errors, 0), lower)
+            likely = np.maximum(upper - np.repeat(noises, asked), lower)
+            value = np.where(dense, likely, value)
         confidence = np.where(dense, self.confidence, 1.0)
         return weights_table(stored[5], question.items, (value, lower, upper), confidence)
 
@@ -192,10 +194,16 @@ class Frequency(Algebra):
     def _error(self, total: int) -> int:
         return error_of(max(total, 0), self.width)
 
-    def _cells(self, table: Table, cells: Ragged, items: Sequence[Any]) -> np.ndarray:
-        """Least cell of each item: int64[rows, items]."""
+    def _cells(
+        self, table: Table, cells: Ragged, items: Sequence[Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Least cell of each item, int64[rows, items], and what of it is others' (int64[rows])."""
         codes, keys = item_keys(asked_items(items))
         out = np.zeros((len(table), len(codes)), np.int64)
+        noises = np.zeros(len(table), np.int64)
         hashes = frozen(keys.hashes[codes])
-        kernels.estimate_cells(cells.starts, cells.items, hashes, self.depth, self.width, out)
-        return out
+        kernels.estimate_cells(
+            cells.starts, cells.items, hashes, self.depth, self.width, self.conservative, out,
+            noises,
+        )  # fmt: skip
+        return out, noises

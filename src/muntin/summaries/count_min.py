@@ -1,21 +1,26 @@
-"""Count-Min: the weight of any item of a stream, never too low, in fixed memory.
+"""Count-Min: the weight of any item of a stream, in fixed memory.
 
 =========== =================================================================================
 State       cells: int64 or int32 [depth, width]; total weight and number of events: int
-Error       truth <= value always; value - truth <= ceil(e / width * total) with probability
+Error       truth <= upper always; upper - truth <= ceil(e / width * total) with probability
             1 - exp(-depth), for each item asked for (not for all items at once)
 Merge       with the same width, depth, conservative, cells, seed and track. Exact: the cells
             of the whole stream; conservative: a bound as above, but looser than one sketch's
 Duplicates  count again
 Source      Cormode & Muthukrishnan, J. Algorithms 55 (2005), section 3; conservative update:
-            Estan & Varghese, SIGCOMM 2002
+            Estan & Varghese, SIGCOMM 2002; the value: Ting, KDD 2018 (its median)
 Limits      weights >= 0; no item can be taken back; items are not kept (but see `track`).
             The error is a share of the whole stream: rare items drown in it
 =========== =================================================================================
 
 **The lower bound.** Count-Min alone bounds an item's weight only from above. `lower` is
-`value - ceil(e / width * total)`, or 0: it holds with the stated probability and no more. Some
-libraries return the value itself as lower bound, which is false for every item that collides.
+`upper - ceil(e / width * total)`, or 0: it holds with the stated probability and no more. Some
+libraries return the least cell itself as lower bound, which is false for every item that collides.
+
+**The value.** The least cell, as is the custom, is above the truth for nearly all items, and by
+nearly as much for each: by what others add to the least of an item's cells. How much that is the
+cells themselves tell, and half of the items get less: taken away, a sixth of the error is left.
+Conservative updates leave hardly any of it in the cells of heavy items: there the least is given.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ _E_NUMERATOR, _E_DENOMINATOR = 2_718_281_828_459_046, 10**15  # e, rounded up
 
 
 class CountMin(Weighed):
-    """Weights of items, each estimate at or above the truth.
+    """Weights of items, each with an upper bound that is certain.
 
     Parameters
     ----------
@@ -189,18 +194,24 @@ class CountMin(Weighed):
         Returns
         -------
         Estimate
-            int64[n]. `upper` = `value`: never below the truth. `lower` = `value - error`, not
-            below 0, at probability `confidence` = 1 - exp(-depth) for each item. Where all the
-            item's cells are saturated (int32), `value` is the cells' maximum and `upper` the
-            total weight, which is all that is certain then.
+            int64[n]. `upper`, the least of the item's cells, is never below the truth. `lower` =
+            `upper - error`, not below 0, at probability `confidence` = 1 - exp(-depth) for each
+            item. `value` is `upper`, less what others add to the least cell at the median (but
+            with conservative updates). Where all the item's cells are saturated (int32), `value`
+            is the cells' maximum and `upper` the total weight, all that is certain then.
         """
         hashes = hash_items(items, self.seed)
-        value = np.empty(len(hashes), np.int64)
-        kernels.estimate(self._cells, hashes, value)
-        upper = value.copy()
+        upper = np.empty(len(hashes), np.int64)
+        kernels.estimate(self._cells, hashes, upper)
+        lower = np.maximum(upper - self.error, 0)
+        value = upper.copy()
+        if not self.conservative:
+            cells = self._cells.ravel().astype(np.int64, copy=False)
+            value = np.maximum(upper - kernels.noise(cells, self.depth), lower)
         if self._saturated:
-            upper[value == self._limit] = self._total
-        return Estimate(value, np.maximum(value - self.error, 0), upper, self.confidence)
+            full = upper == self._limit
+            value[full], upper[full] = self._limit, self._total
+        return Estimate(value, lower, upper, self.confidence)
 
     def top(self, k: int | None = None) -> pa.Table:
         """The heaviest items, as `SpaceSaving.top`, with Count-Min's bound where it is tighter.
@@ -218,7 +229,7 @@ class CountMin(Weighed):
         """
         if self._heavy is None:
             raise BadArgument("this CountMin keeps no items: make it with track=k, k above 0")
-        return self._heavy._ranked(k, lambda items: self.estimate(items).upper)
+        return self._heavy._ranked(k, self.estimate)
 
     def merge(self, other: Self) -> None:
         """Add another sketch of the same parameters and seed.

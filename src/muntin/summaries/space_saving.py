@@ -187,15 +187,17 @@ class SpaceSaving(Weighed):
         return self._ranked(k)
 
     def _ranked(
-        self, k: int | None, at_most: Callable[[pa.Array], np.ndarray] | None = None
+        self, k: int | None, estimate: Callable[[pa.Array], Estimate] | None = None
     ) -> pa.Table:
-        """As `top`; where `at_most` knows of items that they weigh no more, that is their value."""
+        """As `top`; where `estimate` knows better, its value is theirs, and its upper bound."""
         k = None if k is None else integer_in("k", k, 0, INT64_MAX)
         items, upper, errors = self._values(), *self._weights()
         lower = upper - errors
         value = middle(lower, upper)
-        if at_most is not None:
-            upper = value = np.minimum(upper, at_most(items))
+        if estimate is not None:
+            known = estimate(items)
+            upper = np.minimum(upper, known.upper)
+            value = np.clip(known.value, lower, upper)
         columns, rival = [items, value, lower, upper], self.offset
         if k is not None and k < len(items):
             near = value >= nth_largest(value, k)  # no other can be among the first

@@ -4,7 +4,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.copying import fill
-from muntin.summaries.kernels.count_min import LIMIT_MAX, add, estimate
+from muntin.summaries.kernels.count_min import LIMIT_MAX, add, estimate, noise
 
 
 @kernel()
@@ -57,12 +57,16 @@ def merge_cells(
 
 
 @kernel()
-def estimate_cells(cell_starts, cells, hashes, depth, width, out):
-    """`out[row, i]` = least cell of item i, in rows that have cells."""
+def estimate_cells(cell_starts, cells, hashes, depth, width, conservative, out, noises):
+    """`out[row, i]` = least cell of item i, and `noises[row]` what of it is others', in rows that
+    have cells."""
     for row in range(out.shape[0]):
         at = cell_starts[row]
         if cell_starts[row + 1] > at:
-            estimate(cells[at : at + depth * width].reshape(depth, width), hashes, out[row])
+            own = cells[at : at + depth * width]
+            estimate(own.reshape(depth, width), hashes, out[row])
+            if not conservative:
+                noises[row] = noise(own, depth)
 
 
 @kernel()

@@ -12,6 +12,7 @@ from numba import types
 from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.compaction import GOLDEN, splitmix
 from muntin.summaries.kernels.memory import prefetch
+from muntin.summaries.kernels.sorting import nth_largest
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -142,3 +143,14 @@ def estimate(cells, hashes, out):
             own, places = cells[row], columns[row]
             for i in range(some.shape[0]):
                 least[i] = min(least[i], np.int64(own[places[i]]))
+
+
+@kernel()
+def noise(cells, depth):
+    """What other items add to the least of an item's cells, at the median; cells are int64[n].
+
+    An item's cells hold, besides its own weight, as much as any others: the least of `depth` that
+    are drawn from those is above their quantile 1 - 2^(-1 / depth) half of the time.
+    """
+    below = np.int64((cells.shape[0] - depth) * (1 - 2.0 ** (-1 / depth)))
+    return nth_largest(cells, cells.shape[0] - 1 - below)
