@@ -28,6 +28,7 @@ EVENTS_DRAWN_MAX = 400_000  # of one length; the rows of those beyond are worked
 SLICES_DRAWN = 16  # which share their texts, as those of one piece do
 EVENTS_DRAWN = 2_000  # more slices, where these are of fewer: they share what a piece costs, too
 VALUES = 1_000
+LOOSE = 2  # slices as dear as a piece each: the newest, not merged yet (as ledgers were measured)
 KEYS_DRAWN = 16  # at least, where there are as many
 
 
@@ -37,7 +38,7 @@ class Line:
 
     `length_us`: of a slice: the pane, or a rollup's.
     `slices`: how many are kept that hold an event.
-    `slice_bytes`: of one slice, compressed.
+    `slice_bytes`: of one slice, compressed, with its share of what its piece costs.
     """
 
     summary: str
@@ -94,10 +95,14 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
                 kept = max(kept, window)  # what an open one reads stays
             expected = rate * length / US_PER_SECOND
             filled = -math.expm1(-expected)  # the share of slices in which an event falls
+            slices = round(kept // length * filled)
             many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
             made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
             nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)
-            lines.append(Line(name, length, round(kept // length * filled), nbytes))
+            alone, _, _, grown = _drawn(spec, expected / filled, keys, rng, 1)
+            loose = min(LOOSE, slices) / max(slices, 1)
+            nbytes += loose * (grown * len(encode(alone)) - nbytes)
+            lines.append(Line(name, length, slices, nbytes))
             if length == pipeline.pane:
                 seconds += rate * took / max(events, 1)
         made, _, _, grown = _drawn(spec, rate * window / US_PER_SECOND, keys, rng, 1)
