@@ -321,6 +321,19 @@ def test_the_format_takes_no_path():
             ask()
 
 
+@pytest.mark.parametrize("given", [{}, {"provider": "muntin", "option.ledger": "l", "ledger": "l"}])
+def test_a_table_of_the_catalog_says_how_a_ledger_is_read(given):
+    """Spark gives its readers no options: saveAsTable and CREATE TABLE make what none can read."""
+    from pyspark.sql.types import StructType
+
+    from muntin.spark.data_source import MuntinSource
+
+    source = MuntinSource(given)
+    for ask in (source.schema, source.reader(StructType()).partitions):
+        with pytest.raises(BadArgument, match=r"keeps no options .* CREATE TEMPORARY VIEW"):
+            ask()
+
+
 def read_by_the_format(folder, select, before=lambda: None, **asked):
     """Rows as the format gives them to Spark, in the types that it expects."""
     from pyspark.sql.pandas.types import to_arrow_schema

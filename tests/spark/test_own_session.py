@@ -48,7 +48,16 @@ for name in ("flights.csv", "flights.json", "flights.parquet", "frame", "fields"
             sorted(map(list, rows.to_arrow().to_pandas().itertuples(index=False))),
             session.ledger.bounds("flights", 3_600_000_000),
         ]
+table = spark.read.parquet(f"{sys.argv[1]}/texts.parquet").toArrow()
+fields = {"time": "to_timestamp(text)"}
+muntin.summarize(table, dict(spec, fields=fields), progress=False)
 told["unchanged"] = dict(spark.conf.getAll) == before
+told["active"] = SparkSession.getActiveSession() is spark
+muntin.register(spark)
+ready = spark.read.parquet(f"{sys.argv[1]}/flights.parquet")
+ready.write.format("muntin").options(
+    spec=json.dumps(spec), ledger=f"sqlite:///{sys.argv[1]}/written.db"
+).mode("append").save()
 told["executable"] = spark.sparkContext.pythonExec
 print(json.dumps(told))
 spark.stop()
@@ -101,4 +110,5 @@ def test_answers_do_not_depend_on_it(told, name):
 
 def test_it_is_left_as_it_was(told):
     assert told["unchanged"]
+    assert told["active"]
     assert told["executable"] == "python3"

@@ -25,7 +25,7 @@ from muntin.spark.parquet import gather_parquet
 from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
 from muntin.spark.rows import Row
-from muntin.spark.session import is_classic
+from muntin.spark.session import frame_of, is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_source, needed
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
@@ -146,8 +146,7 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
         return gather_table(data, pipeline)
     needs("spark", "fields:")
     spark = spark_session(settings=pipeline.spark)  # which evaluates them
-    table = spark_table(arrow_of(data).read_all())
-    return gather_from(spark.createDataFrame(table), pipeline)  # pyright: ignore[reportArgumentType]
+    return gather_from(frame_of(spark, spark_table(arrow_of(data).read_all())), pipeline)
 
 
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:

@@ -175,6 +175,12 @@ def _answer(options: Mapping[str, str]) -> pa.Table:
     from muntin.session import open as open_session
     from muntin.spark.tables import spark_table
 
+    if "provider" in options or not options:  # CREATE TABLE, or a table that saveAsTable made
+        raise BadArgument(
+            "Spark's catalog keeps no options of a format in Python, so its tables cannot name a "
+            'ledger: read by spark.read.format("muntin"), or CREATE TEMPORARY VIEW ... USING '
+            "muntin OPTIONS (ledger '...', select '...'); DROP TABLE leaves the ledger as it is"
+        )
     _check_options(options, READ_OPTIONS, READ_OPTIONS)
     for name in ("ledger", "select"):
         if not options.get(name):

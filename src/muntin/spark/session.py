@@ -193,6 +193,22 @@ def copied(running: SparkSession) -> SparkSession:
     return SparkSession(running.sparkContext, jsparkSession=java.cloneSession())
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table as a DataFrame of a copy; the thread's active session stays that of the user.
+
+    Spark makes the one active that a table is given to: what the user does next (a format that
+    they registered, `getOrCreate`) would then be of the copy.
+    """
+    before = type(spark).getActiveSession()
+    try:
+        return spark.createDataFrame(table)  # pyright: ignore[reportArgumentType]
+    finally:
+        if before is not None and is_classic(before):
+            type(before)._activeSession = before
+            java: Any = before._jvm
+            java.org.apache.spark.sql.classic.SparkSession.setActiveSession(before._jsparkSession)
+
+
 def _with_settings(running: SparkSession, own: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
 
