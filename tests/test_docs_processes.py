@@ -115,6 +115,32 @@ def test_a_pipeline_by_spark_connect(connect, tmp_path):
         until(lambda: counted(f"sqlite:///{tmp_path}/any.db") == 2_000, tmp_path / "said")
 
 
+READ_AGAIN = """
+import sys
+import muntin
+from muntin.spark.session import session
+
+spec = {"name": "odd", "time": "time", "pane": "1 hour",
+        "summaries": {"c": {"keys": ["k"], "indicators": []}}}
+folder = sys.argv[1]
+files = session("odd").readStream.schema("time timestamp, k string").json(f"{folder}/in")
+places = {"ledger": f"sqlite:///{folder}/odd.db", "checkpoint": f"{folder}/checkpoint"}
+muntin.stream(files, spec, once=True, **places).await_termination()
+"""
+
+
+def test_by_spark_connect_no_file_counts_that_spark_reads_several_times(connect, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a[1].json", "b.json"):
+        (tmp_path / "in" / name).write_text('{"time": "2026-01-01T00:00:00Z", "k": "x"}\n' * 10)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AGAIN, str(tmp_path)],
+        env=connect, capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert counted(f"sqlite:///{tmp_path}/odd.db") == 0
+    assert f"SourceError: source: Spark would read file://{tmp_path}/in/a[1].json" in done.stderr
+
+
 def test_a_sink_of_declarative_pipelines_is_taken_and_ends_as_the_page_says(connect, tmp_path):
     prepare_flights(tmp_path)
     prepare_pipelines(tmp_path, "", "")

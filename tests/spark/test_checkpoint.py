@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 from muntin.errors import SourceError
 from muntin.ledger.open import open_ledger
 from muntin.spark import committing
-from muntin.spark.checkpoint import check_undamaged, made_for, query_of
+from muntin.spark.checkpoint import check_read_once, check_undamaged, made_for, query_of
 from muntin.spark.data_source import MuntinSource, Sent
 from muntin.spark.stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
@@ -136,3 +136,29 @@ def test_a_local_one_is_written_in_spark_s_plain_way_by_a_session_of_its_own(spa
     files = [path for path in (tmp_path / "checkpoint").rglob("[!.]*") if path.is_file()]
     assert all(path.with_name(f".{path.name}.crc").exists() for path in files)
     assert len(files) >= 4
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_which_files_a_batch_has_taken(tmp_path, version):
+    """Lists that were written as one, and one that no batch was planned with before."""
+    offsets, log = tmp_path / "offsets", tmp_path / "sources" / "1"
+    offsets.mkdir()
+    log.mkdir(parents=True)
+    for batch, end in enumerate(("-", {"logOffset": 8}, {"logOffset": 10}, {"logOffset": 10})):
+        lines = [json.dumps({"offset": batch}), end if end == "-" else json.dumps(end)]
+        if version == "v2":
+            lines = [f"{number}:{line}" for number, line in enumerate(lines)][::-1]
+        (offsets / str(batch)).write_text("\n".join([version, "{}", *lines]))
+
+    def taken_by(numbers):
+        return [json.dumps({"path": f"file:///%5B{n}", "batchId": n}) for n in numbers]
+
+    (log / "8").write_text("\n".join(["v1", *taken_by([8])]))
+    (log / "9.compact").write_text("\n".join(["v1", *taken_by(range(10))]))
+    (log / "10").write_text("\n".join(["v1", *taken_by([10])]))
+    for batch in (0, 1, 3, 4):
+        check_read_once(str(tmp_path), batch)
+    with pytest.raises(SourceError, match=r"read file:///\[9 again"):
+        check_read_once(f"file://{tmp_path}", 2)
+    check_read_once("s3a://bucket/checkpoint", 2)
+    check_read_once("", 2)

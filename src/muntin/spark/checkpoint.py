@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from muntin.errors import LedgerConflict, SourceError, SpecError, with_remedy
 from muntin.ledger.open import absolute
@@ -277,6 +279,64 @@ def _repeated(relation: Any) -> list[str]:
     return [file for file, times in Counter(location.inputFiles()).items() if times > 1]
 
 
+def check_read_once(location: str, batch_id: int) -> None:
+    """As `check_there`, of files that are read again: for who sees the checkpoint alone.
+
+    A source of files writes down there which it takes. Others have no such list, and of a
+    checkpoint that is not local, or has another form, nothing is checked.
+
+    Raises
+    ------
+    SourceError
+        Spark has read files of the batch several times.
+    """
+    folder = local_path(location) if location else None
+    if folder is None:
+        return
+    try:
+        ends = _offsets(folder, batch_id)
+        begins = _offsets(folder, batch_id - 1) if batch_id else {}
+    except OSError:
+        return
+    for source, end in ends.items():
+        try:
+            files = _taken(folder / "sources" / source, begins.get(source, "-"), end)
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        odd = next((file for file in files if re.search(r"[][{}*?\\]", file)), None)
+        if odd is not None and len(files) > 1:
+            raise _read_again(odd)
+
+
+def _offsets(folder: Path, batch_id: int) -> dict[str, str]:
+    """Up to where a batch takes each source, by the name of its folder: in order, or named."""
+    version, _, *lines = (folder / "offsets" / str(batch_id)).read_text("utf-8").splitlines()
+    if version == "v1":
+        return {str(number): line for number, line in enumerate(lines)}
+    return {name: at for name, _, at in (line.partition(":") for line in lines)}
+
+
+def _taken(log: Path, begin: str, end: str) -> list[str]:
+    """The files that a source's list has between two of its offsets."""
+    first, last = (-1 if at == "-" else json.loads(at)["logOffset"] for at in (begin, end))
+    found = set()
+    for number in range(first + 1, last + 1):
+        file = log / str(number)
+        text = (file if file.exists() else log / f"{number}.compact").read_text("utf-8")
+        for entry in map(json.loads, text.splitlines()[1:]):
+            if first < entry["batchId"] <= last:  # a compact one holds all that were before
+                found.add((entry["batchId"], entry["path"]))
+    return [unquote(path) for _, path in sorted(found)]
+
+
+def _read_again(file: str, other: str = "") -> SourceError:
+    return SourceError(
+        f"source: Spark would read {file} again, since it, or another file of its batch, has one "
+        f"of the signs {{}}[]*?\\ in its path; nothing was counted. {other}Begin anew with "
+        "maxFilesPerTrigger: 1, or with other names"
+    )
+
+
 def _relations_of_files(query: StreamingQuery) -> Iterator[Any]:
     """Of the batch at hand."""
     java: Any = query._jsq  # pyright: ignore[reportPrivateUsage]
@@ -295,12 +355,7 @@ def _gone(query: StreamingQuery) -> list[str]:
     gone: list[str] = []
     for relation in _relations_of_files(query):
         if again := _repeated(relation):
-            raise SourceError(
-                f"source: Spark would read {again[0]} again, since it, or another file of its "
-                "batch, has one of the signs {}[]*?\\ in its path; nothing was counted. Let the "
-                "pipeline's file name the source, or begin anew with maxFilesPerTrigger: 1, or "
-                "with other names"
-            )
+            raise _read_again(again[0], "Let the pipeline's file name the source. ")
         roots = relation.location().rootPaths()
         if roots.size() == len(relation.location().inputFiles()):
             continue

@@ -24,7 +24,7 @@ from muntin.ledger.base import Mode
 from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_folder
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
-from muntin.spark.checkpoint import check_not_older, check_undamaged
+from muntin.spark.checkpoint import check_not_older, check_read_once, check_undamaged
 from muntin.spark.ingest import Ingest, plan_of, runs_of
 from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
 from muntin.spark.partials import fold_placed
@@ -146,8 +146,10 @@ def commit_batch(
 ) -> None:
     """A micro-batch: one commit, unless it was committed already.
 
-    `checkpoint`: Spark's, "" where it is not known. Of a damaged one nothing is committed.
+    `checkpoint`: Spark's, "" where it is not known. Of a damaged one nothing is committed,
+    nor what Spark has read several times.
     """
+    check_read_once(checkpoint, batch_id)
     query, run, rows = written
     with _lock:
         ingest = _ingest(pipeline, url, mode, query, run, batch_id, checkpoint)
