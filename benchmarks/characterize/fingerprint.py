@@ -214,7 +214,7 @@ def cost_of(records: int, partitions: int, folder: Path) -> Cost:
     def write_files() -> list[PartitionFile]:
         reader = RunReader(str(runs), [name], partitions)
         return [
-            write_partition(str(runs), partition, filter_of(mine))
+            write_partition(str(runs), partition, 1, filter_of(mine))
             for partition in range(partitions)
             if len(mine := reader.hashes(partition))
         ]

@@ -182,7 +182,8 @@ def contains(hashes, universe, upper, lower, starts, low_bits, out):
                 bit = index * low_bits
                 differ = (load_u64(lower, np.intp(bit >> _3)) >> (bit & _7)) ^ (low * ones)
                 equal = (differ - ones) & ~differ & tops
-                out[first + j] |= equal & ((_1 << (size * low_bits)) - _1) != _0
+                if equal & ((_1 << (size * low_bits)) - _1) != _0:
+                    out[first + j] = True
                 continue
             while (upper[at >> _3] >> (at & _7)) & _1:
                 out[first + j] |= _low(lower, index, low_bits, mask) == low
