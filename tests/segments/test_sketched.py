@@ -81,7 +81,7 @@ def test_many_keys_are_in_the_cells_of_a_count_min(seed: int, n: int, panes: int
     for name, weights in (("cells", None), ("i.cells", integers), ("f.cells", floats)):
         sketch = CountMin(width=32, depth=3)  # of quarters, where values are floats
         sketch.update(keys, None if weights is None else (weights.to_numpy() * 4).astype(np.int64))
-        values[name] = sketch.estimate(asked).value / (1 if weights is None else 4)
+        values[name] = sketch.estimate(asked).upper / (1 if weights is None else 4)
         counters[name] = sketch._cells.ravel() / (1 if weights is None else 4)
     assert (lists(table.states["cells"], 1).items == counters["cells"]).all()
     assert (lists(table.states["i.cells"], 1).items == counters["i.cells"]).all()
