@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -20,10 +20,14 @@ class Stop:
 
     Until `begun` there is nothing to finish: the first signal ends the process, and Spark's with
     it. From then on it is for the batch at hand to end, and the second signal does not wait.
+
+    No `Event` says so: a handler runs between any two steps of the main thread, also of `wait` or
+    of another signal's handler, and would wait for ever for the lock that these hold.
     """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = False
+        self._wake: SimpleQueue[None] = SimpleQueue()  # whose `put` is for signal handlers, too
         self._on_asked: Callable[[], None] | None = None
 
     def begun(self, on_asked: Callable[[], None] = lambda: None) -> None:
@@ -35,15 +39,20 @@ class Stop:
         return self._on_asked is not None
 
     def is_set(self) -> bool:
-        return self._asked.is_set()
+        return self._asked
 
     def wait(self, seconds: float) -> bool:
-        return self._asked.wait(seconds)
+        """Whether somebody has asked, after so many seconds at most. For one thread."""
+        if not self._asked:
+            with suppress(Empty):
+                self._wake.get(timeout=seconds)
+        return self._asked
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
         """An exception would come in the middle of a call to Java, and leave Java behind."""
         if self._on_asked is not None and not self.is_set():
-            self._asked.set()
+            self._asked = True
+            self._wake.put(None)
             self._on_asked()
             _say(_GENTLY)
             return

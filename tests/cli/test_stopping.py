@@ -1,0 +1,54 @@
+"""What a signal asks for, whenever it comes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+SECOND = """
+import os, signal, sys
+from muntin.cli.stopping import stopping
+
+def between(frame, event, argument):
+    # the second signal comes in the middle of the first one's handler, wherever that is
+    name = frame.f_code.co_name if event == "call" else getattr(argument, "__name__", "")
+    if f"{event} {name}" == sys.argv[1]:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+with stopping() as stop:
+    stop.begun(lambda: None)
+    sys.setprofile(between)
+    stop.on_signal(signal.SIGTERM, None)
+    sys.setprofile(None)
+    print("asked", stop.is_set(), stop.wait(60), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("still there", flush=True)
+"""
+
+
+def test_two_signals_at_once_do_not_wait_for_each_other():
+    for place in ("call on_signal", "c_return __enter__", "c_return put", "call _say"):
+        made = subprocess.run(
+            [sys.executable, "-c", SECOND, place],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert made.returncode == 128 + signal.SIGTERM, (place, made)
+        assert "still there" not in made.stdout, place
+
+
+def test_who_waits_hears_of_a_signal_at_once():
+    from muntin.cli.stopping import stopping
+
+    with stopping() as stop:
+        stop.begun()
+        assert not stop.wait(0.01)
+        timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM])
+        timer.start()
+        assert stop.wait(60)
+        assert stop.wait(60)
+        timer.join()
