@@ -146,7 +146,7 @@ class CountMin(Weighed):
 
     @property
     def error(self) -> int:
-        """ceil(e / width * total): how far an estimate may lie above the truth."""
+        """ceil(e / width * total), at most the total: by how much an estimate may be high."""
         return error_of(self._total, self.width)
 
     @property
@@ -356,5 +356,5 @@ def size_for(epsilon: float, delta: float) -> tuple[int, int]:
 
 
 def error_of(total: int, width: int) -> int:
-    """ceil(e / width * total): how far an estimate may lie above the truth."""
-    return -(-total * _E_NUMERATOR // (width * _E_DENOMINATOR))
+    """ceil(e / width * total), at most the total: how far an estimate may lie above the truth."""
+    return min(-(-total * _E_NUMERATOR // (width * _E_DENOMINATOR)), total)
