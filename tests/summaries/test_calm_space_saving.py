@@ -18,6 +18,7 @@ from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.calm_space_saving import NOWHERE, WAYS
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 
+BROKEN = pa.array([b"\xff"]).view(pa.string())
 GOLDEN = Path(__file__).parents[1] / "golden" / "calm_space_saving-v1.bin"
 
 
@@ -102,11 +103,14 @@ def test_bad_input_is_refused_and_changes_nothing():
     calm.update(["a", "b"])
     before = calm.to_bytes()
     for items, spans in ((["a", None], None), ([1], None), ([b"a"], None), (["a"], [1]),
-                         (["a"], [1, 2]), (["a"], [1.5]), ([2.5], None)):  # fmt: skip
+                         (["a"], [1, 2]), (["a"], [1.5]), ([2.5], None),
+                         (BROKEN, None)):  # fmt: skip
         with pytest.raises(BadArgument):
             calm.update(items, spans)
     calm.update([])
     assert calm.to_bytes() == before
+    with pytest.raises(BadArgument, match=f"interval {2**64 - 1} at position 1 is beyond int64"):
+        CalmSpaceSaving(2_000, 5).update(["a", "b"], np.array([1, 2**64 - 1], np.uint64))
     with pytest.raises(BadArgument, match="k=6"):
         calm.top(6)
     with pytest.raises(BadArgument, match="too small for k=100: give at least 7008"):

@@ -118,6 +118,7 @@ def test_shards_take_about_as_many_items_each():
     [
         (pa.array([1, 2]), "items of type int64 after items of type string"),
         (pa.array(["a", None]), "null"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()), "not UTF-8"),
         (pa.array([b"a", b"b"]), "use text or int64"),
         (pa.array([1.5, 2]), "cannot be hashed"),
         (pa.array(["a"]), "2 times for 1 item:"),

@@ -30,7 +30,7 @@ import pyarrow as pa
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
 from muntin.summaries.calm_tables import CalmShape, check_store, decode, encode, nbytes_of
-from muntin.summaries.checks import array_of, integer_in, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, array_of, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
     ERROR_PLACE,
@@ -143,6 +143,9 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
                 raise BadArgument(
                     f"intervals must be {len(array)} integers, got {spans.dtype}{list(spans.shape)}"
                 )
+            if (beyond := spans > INT64_MAX).any():
+                at = int(beyond.argmax())
+                raise BadArgument(f"interval {spans[at]} at position {at} is beyond int64")
             spans = spans.astype(np.int64, copy=False)
         paired = intervals is not None
         if self._paired not in (None, paired):

@@ -11,7 +11,13 @@ from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.checks import integer_in
-from muntin.summaries.items import ITEM_TYPES, integers, item_kind, text_buffers
+from muntin.summaries.items import (
+    ITEM_TYPES,
+    integers,
+    item_kind,
+    refuse_broken_text,
+    text_buffers,
+)
 from muntin.summaries.kernels.calm_space_saving import (
     ARENA_END,
     ARENA_LIVE,
@@ -78,12 +84,14 @@ class CalmShape:
 
 
 def kind_of_items(array: pa.Array, known: str | None) -> str | None:
-    """What kind the items of a summary are; an update with another kind is refused."""
+    """What kind the items of a summary are; another kind, and text that is none, is refused."""
     if len(array) == 0:
         return known
     found = item_kind(array.type)
     if known is not None and found != known:
         raise BadArgument(f"items of type {found} after items of type {known}: use one type")
+    if found == "string":
+        refuse_broken_text(array)
     return found
 
 

@@ -152,6 +152,17 @@ def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return buffer_numbers(data, np.uint8), numbers[array.offset : array.offset + len(array) + 1]
 
 
+def refuse_broken_text(array: pa.Array) -> None:
+    """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
+    data, offsets = text_buffers(array)
+    if not len(array) or data[offsets[0] : offsets[-1]].max(initial=0) < 0x80:
+        return  # ASCII, as nearly always: ten times faster to see than to validate
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        raise BadArgument(f"items are not UTF-8 ({problem}): give them as binary") from None
+
+
 def integers(array: pa.Array) -> np.ndarray:
     """Bits of an int64 or uint64 array as int64[n], no copy."""
     return buffer_numbers(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]

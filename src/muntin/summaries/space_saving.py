@@ -42,6 +42,7 @@ from muntin.summaries.items import (
     hash_items,
     integers,
     item_kind,
+    refuse_broken_text,
     text_buffers,
 )
 from muntin.summaries.kernels import space_saving as _kernels
@@ -145,7 +146,7 @@ class SpaceSaving(Weighed):
             return
         array, name = self._typed(as_items(items))
         if name == "string":
-            _refuse_broken_text(array)
+            refuse_broken_text(array)
         self._items = name
         data, offsets = _parts(array, name)
         at = 0
@@ -427,17 +428,6 @@ class SpaceSaving(Weighed):
 def _parts(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Bytes and offsets of texts; of integers, the numbers alone."""
     return text_buffers(array) if name in TEXTS else (integers(array), None)
-
-
-def _refuse_broken_text(array: pa.Array) -> None:
-    """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
-    data, offsets = text_buffers(array)
-    if not len(array) or data[offsets[0] : offsets[-1]].max(initial=0) < 0x80:
-        return  # ASCII, as nearly always: ten times faster to see than to validate
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as problem:
-        raise BadArgument(f"items are not UTF-8 ({problem}): give them as binary") from None
 
 
 def _more(size: int, least: int) -> int:
