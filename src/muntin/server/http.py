@@ -90,8 +90,6 @@ class Http:
 
     def admitted(self, request: Request) -> Grant:
         """Who asks; raises RefusalError."""
-        if len(request.headers.raw) > self._limits.headers_max:
-            raise RefusalError(431, "headers", "too many headers", "send fewer")
         grant = self._hub.admit(request.headers, secure=request.url.scheme == "https")
         if grant is None:
             raise needs_token()

@@ -189,6 +189,7 @@ class _Requests(h11.Connection):
     as well: an event costs as much, however small."""
 
     head_bytes_max = 0
+    headers_max = 0
     pieces_max = 0
     body_bytes_max = 0
     _pieces = 0
@@ -201,6 +202,11 @@ class _Requests(h11.Connection):
             head = sum(len(name) + len(value) for name, value in event.headers)
             if len(event.target) + head > self.head_bytes_max:
                 raise h11.RemoteProtocolError("a head that is too long", error_status_hint=431)
+            if len(event.headers) > self.headers_max:
+                raise h11.RemoteProtocolError("too many headers", error_status_hint=431)
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                lengths = "its body has two lengths: Content-Length and Transfer-Encoding"
+                raise h11.RemoteProtocolError(lengths)  # smuggling, RFC 9112 6.3
             event = _of_path(event)
         elif isinstance(event, h11.Data):
             self._pieces += 1
@@ -243,6 +249,7 @@ class GuardedHttp(H11Protocol):
         self.logger = _LOG
         self.conn = _Requests(h11.SERVER, self.limits.head_bytes_max)
         self.conn.head_bytes_max = self.limits.head_bytes_max
+        self.conn.headers_max = self.limits.headers_max
         self.conn.pieces_max = self.limits.body_pieces_max
         self.conn.body_bytes_max = 4 * self.limits.body_bytes_max  # the application says 413
 
@@ -283,7 +290,10 @@ class GuardedHttp(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             problem = sys.exception()
             status = getattr(problem, "error_status_hint", 400)
-            most = f"at most {self.limits.head_bytes_max:,} bytes of request line and headers"
+            most = (
+                f"at most {self.limits.head_bytes_max:,} bytes of request line and headers, "
+                f"and {self.limits.headers_max} headers"
+            )
             remedy = most if status == 431 else ""
             said = f"no request of HTTP/1.1: {problem or msg}"[:200]
             self.transport.write(_refusal(status, said, remedy))
