@@ -150,6 +150,9 @@ def test_an_error_is_shown_at_its_place(page, server):
     page.keyboard.press("Control+Enter")
     assert page.text_content("#select mark") == "drivr"
     assert "driver" in page.text_content("#select [aria-live]")
+    page.fill("#statement", "SELECT '😀😀😀' AS x, area FROM orders(driver)")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#select mark:text-is('area')")  # that has two units for one character
     page.fill("#statement", "SELECT driver, count FROM orders(driver) FOR ALL")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")

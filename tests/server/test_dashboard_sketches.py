@@ -95,6 +95,41 @@ def test_heavy_items_with_bounds(page, watched):
         wait(page, f"{panel(title)}?.querySelectorAll('.bars .range').length > 0")
 
 
+def test_the_heaviest_of_many_keys_and_items_that_are_numbers(page):
+    """The card asked for ten items of each key, by hash: too many to be sent, and not the heaviest;
+    a number that names a row was drawn as an amount."""
+    spec = pipeline(
+        summaries={
+            "areas_by": {"kind": "top_k", "item": "area", "by": "driver"},
+            "areas": {"kind": "top_k", "item": "area"},
+        },
+        queries={"most": {"select": "SELECT item, value FROM top_k(areas, 3)", "on": "update"}},
+    )
+    ledger = temporary()
+    feeder = Feeder(ledger, spec)
+    feeder.rows([(0, f"driver {n}", n, 1, 1) for n in range(6_000)] + [(0, "heavy", 17, 1, 1)] * 3)
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        found = panel("Most frequent in areas_by")
+        wait(page, f"{found}?.querySelectorAll('.bars tr').length == 20")
+        assert page.evaluate(f"{found}.querySelector('.bars tr').textContent") == "heavy, 173"
+        wait(page, "document.querySelectorAll('#trends svg').length == 1")
+        assert page.text_content("#trends .unit") == "value"
+        wait(page, "document.querySelector('#trends .keys')?.innerText.includes('17')")
+        for asked in (
+            "SELECT * FROM top_k(areas, 3) FOR ALL",
+            "SELECT * FROM top_k(areas_by, 1) FOR ALL ORDER BY value DESC LIMIT 3",
+        ):
+            page.fill("#statement", asked)
+            page.keyboard.press("Control+Enter")
+            wait(page, "/\\b17\\b/.test(document.querySelector('#select .bars td')?.innerText)")
+            page.fill("#statement", "SELECT drivr FROM areas")
+            page.keyboard.press("Control+Enter")
+            page.wait_for_selector("#select [role=alert]")
+        page.goto("about:blank")
+    feeder.close()
+
+
 def test_cards_stand_below_each_other_without_gaps(page, watched):
     server, _ = watched
     page.set_viewport_size({"width": 1500, "height": 1000})

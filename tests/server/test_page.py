@@ -153,3 +153,32 @@ def test_a_table_shows_a_number_as_the_command_line_does(page, watched):
     found = [re.sub(r"(?<=e-)(?=\d$)", "0", text) for text in page.evaluate(shown, values)]
     assert found == [cell(value) for value in values]
     page.goto("about:blank")
+
+
+def test_labels_keep_their_order_beside_what_runs_from_right_to_left(page, watched):
+    """A percentage stood before the name, its sign behind; an empty name was nothing."""
+    page.goto(watched.url)
+    said = """async () => {
+        const { named, make } = await import("/static/dom.js");
+        const { alerts } = await import("/static/alerts.js");
+        const { bars } = await import("/static/charts.js");
+        const section = make("section", {}, make("div")), holder = make("div");
+        const changes = ["", "null", null].map((driver) =>
+            ({ alert: "a", by: { driver }, state: "firing", when: "", at: 0 }));
+        alerts(section)({}, { alerts: { alerts: [], changes } });
+        document.body.append(holder);
+        bars(holder, [{ label: `${named(["שלום", 7])} 99 %`, value: 1 }]);
+        const text = holder.querySelector("td").firstChild, range = new Range();
+        const place = (letter) => {
+            const at = text.data.indexOf(letter);
+            range.setStart(text, at);
+            range.setEnd(text, at + 1);
+            return range.getBoundingClientRect().left;
+        };
+        const whose = [...section.querySelectorAll("td:nth-child(3)")];
+        return [["ש", "7", "9", "%"].map(place), whose.map((cell) => cell.textContent)];
+    }"""
+    places, shown = page.evaluate(said)
+    assert places == sorted(places)
+    assert shown == ['driver ""', "driver null", "driver (none)"]
+    page.goto("about:blank")

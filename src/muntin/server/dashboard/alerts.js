@@ -1,5 +1,5 @@
 // Alerts of the pipeline that is shown: which fire now, and what has changed last.
-import { make, moment, scroll } from "./dom.js";
+import { make, moment, named, scroll } from "./dom.js";
 
 const SHOWN = 6;
 
@@ -13,7 +13,7 @@ export function alerts(section) {
     now.replaceChildren(...said.alerts.map(({ name, firing, pending, error }) => make("span",
       { class: `alert ${firing ? "bad" : pending || error ? "warn" : "good"}` },
       `${name}: ${error || (firing ? `${firing} firing` : pending ? `${pending} pending` : "quiet")}`)));
-    const whose = (by) => Object.entries(by).map(([column, value]) => `${column} ${value ?? "null"}`).join(", ");
+    const whose = (by) => Object.entries(by).map(([column, value]) => `${column} ${named([value])}`).join(", ");
     changes.replaceChildren(...said.changes.slice(0, SHOWN).map((change) => make("tr", {},
       make("td", { class: change.state === "firing" ? "bad" : "good" }, change.state),
       make("td", {}, change.alert), make("td", {}, whose(change.by)), make("td", {}, change.when),

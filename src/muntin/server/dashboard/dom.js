@@ -85,8 +85,13 @@ export function moment(value) {
 
 export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 
-// The keys of a row; a key may be null, or an empty text.
-export const named = (keys) => keys.map((key) => key === "" ? '""' : key ?? "(none)").join(", ");
+// The keys of a row; a key may be null, or an empty text, or run from right to left: what stands beside it
+// stays in its order.
+export const named = (keys) => keys.map((key) => key === "" ? '""' : key == null ? "(none)"
+  : /[^\0-\x7f]/.test(key) ? `\u2068${key}\u2069` : key).join(", ");
+
+// Columns that name a row, also where they are numbers.
+export const namingOf = (summaries) => ["item", "q", ...summaries.flatMap((s) => [...s.keys.flat(), ...s.by])];
 
 export function table(columns, rows, types = []) {
   const right = columns.map((_, i) => /int|float|double|decimal/.test(types[i] ?? ""));

@@ -2,7 +2,7 @@
 import { alerts } from "./alerts.js";
 import { catalogue } from "./catalogue.js";
 import { closings } from "./closings.js";
-import { duration, make, moment } from "./dom.js";
+import { duration, make, moment, namingOf } from "./dom.js";
 import { admitted, theme } from "./entry.js";
 import { Live } from "./live.js";
 import { headline, load, openWindows, waiting } from "./load.js";
@@ -70,7 +70,7 @@ async function start() {
     (name) => statement.ask(found.summaries.find((s) => s.name === name)));
   const parts = [headline(at("headline"), inLedger.size), alerts(at("alerts")), load(inside("load"), live, range),
     openWindows(inside("open"), live), waiting(inside("waiting")), rejected(inside("rejected"), live), inLedger.heard];
-  const columns = found.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
+  const columns = namingOf(found.summaries);
   const built = new Set();
 
   // Panels and trends of a pipeline, once it is shown: what nobody looks at is not asked for, nor is

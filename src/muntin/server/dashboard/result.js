@@ -11,11 +11,11 @@ const times = is(/^timestamp|^date/), numbers = is(/int|float|double|decimal/);
 function draw(holder, { columns, types, rows }, keys) {
   const [time] = times(types);
   const at = (name) => columns.indexOf(name);
-  const values = numbers(types).filter((i) => !/^(lower|upper|q|revision)$/.test(columns[i]) && !keys.includes(columns[i]));
+  const values = numbers(types).filter((i) => !/^(lower|upper|revision)$/.test(columns[i]) && !keys.includes(columns[i]));
   const value = at("value") >= 0 ? at("value") : values[0];
   if (value == null || rows.length < 2) return holder.remove();
   const names = columns.map((_, i) => i).filter((i) => !times(types).includes(i) &&
-    (!numbers(types).includes(i) || columns[i] === "q" || keys.includes(columns[i])));
+    (keys.includes(columns[i]) || !numbers(types).includes(i) && !/^duration/.test(types[i])));
   const label = (row) => names.length ? named(names.map((i) => row[i])) : columns[value];
   const bounds = (row) => [row[at("lower")], row[at("upper")]];
   if (time == null) {

@@ -1,6 +1,6 @@
 // The SELECT box: completion of names, errors at their place, answers with what they cover, as a chart
 // and as a file; statements that were kept in this browser.
-import { make, moment, number, quoted, scroll, session, table } from "./dom.js";
+import { make, moment, namingOf, number, quoted, scroll, session, table } from "./dom.js";
 import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
@@ -14,7 +14,7 @@ function completions(names) {
     const name = named(summary.name);
     for (const key of summary.keys) found.set(`${name}(${key.map(named).join(", ")})`, "key");
     if (!summary.keys.length) found.set(name, summary.kind);
-    for (const column of [...summary.keys.flat(), ...summary.by]) found.set(named(column), "column");
+    for (const column of [...summary.keys.flat(), ...summary.by, ...summary.parts]) found.set(named(column), "column");
     for (const indicator of summary.indicators) found.set(named(indicator), "indicator");
   }
   for (const query of names.queries) found.set(`trend(${named(query.name)})`, "trend");
@@ -29,7 +29,7 @@ function starts({ kind, ask }) {
 const named = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) ? name : quoted(name);
 
 export function selectBox(holder, live, names) {
-  const known = completions(names), keys = names.summaries.flatMap((s) => [...s.keys.flat(), ...s.by]);
+  const known = completions(names), keys = namingOf(names.summaries);
   const text = make("textarea", {
     id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
@@ -53,8 +53,9 @@ export function selectBox(holder, live, names) {
     } catch (problem) {
       if (mine !== asked) return;
       const at = problem.position ?? 0, end = at + Math.max(problem.length ?? 0, 1);
-      const place = problem.code && problem.length ? make("div", { class: "error" }, statement.slice(0, at),
-        make("mark", {}, statement.slice(at, end)), statement.slice(end)) : null;
+      const characters = [...statement], part = (from, to) => characters.slice(from, to).join(""); // 😀 is one
+      const place = problem.code && problem.length ? make("div", { class: "error" }, part(0, at),
+        make("mark", {}, part(at, end)), part(end)) : null;
       answer.replaceChildren(make("p", { class: "bad", role: "alert" }, problem.message), ...(place ? [place] : []),
         make("p", { class: "note" }, problem.remedy ?? ""));
     }

@@ -25,8 +25,8 @@ const COUNTS = /^(count|events|rows|n)$|^count_/i;
 // Which columns of an answer name a line, and which are its values: first the one that it is ordered by.
 function kinds(columns, types, keys, ordered) {
   const shown = columns.map((name, i) => [name, i]).filter(([name, i]) => !/^window_|^(revision|error|lower|upper)$/.test(name) && types[i] !== "bool");
-  const names = shown.filter(([name, i]) => !numeric(types[i]) || keys.includes(name) || name === "q");
-  const values = shown.filter((one) => !names.includes(one));
+  const names = shown.filter(([name, i]) => keys.includes(name) || !numeric(types[i]) && !/^(timestamp|duration)/.test(types[i]));
+  const values = shown.filter(([name, i]) => numeric(types[i]) && !keys.includes(name));
   const rank = (name) => name === ordered ? 0 : name === "value" ? 1 : COUNTS.test(name) ? 3 : 2;
   values.sort(([a], [b]) => rank(a) - rank(b));
   return { names, values };

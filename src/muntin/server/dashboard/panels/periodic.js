@@ -1,5 +1,5 @@
 // Items that come back at a steady interval: their beat, when the next is due, and who is overdue.
-import { choice, drawer, quoted } from "../dom.js";
+import { choice, drawer, named, quoted } from "../dom.js";
 import { following, parts } from "../following.js";
 import { strips } from "../strip.js";
 
@@ -19,7 +19,7 @@ function span(text) {
 function itemsOf({ columns, rows }) {
   const at = (name) => columns.indexOf(name);
   const labels = columns.map((name, i) => [name, i]).filter(([name]) => !ANSWERED.includes(name));
-  const label = (row) => labels.length ? labels.map(([, i]) => row[i]).join(", ") : String(row[at("item")]);
+  const label = (row) => named(labels.length ? labels.map(([, i]) => row[i]) : [row[at("item")]]);
   return rows.map((row) => {
     const interval = span(row[at("interval")]), next = micros(row[at("next_expected")]);
     return {
