@@ -20,6 +20,7 @@ windows  A day's window with room for 640,000 drivers: 500,000 drivers a day, th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import math
 import sys
@@ -38,6 +39,7 @@ import pyarrow as pa
 from matplotlib import pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for tests/
 from _record import Table, keep
 
 from muntin.ledger.temporary import temporary
@@ -46,6 +48,7 @@ from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
 from muntin.summaries import CountMin, VectorMatrix
+from tests.store_servers import RedisServer
 
 SHAPES = [(10, 20_000), (14, 20_000), (17, 20_000), (14, 40_000), (14, 100_000)]
 CAPACITY = 640_000
@@ -223,7 +226,9 @@ def storage(most: int) -> list[dict[str, Any]]:
         frame = pl.from_arrow(table)
         assert isinstance(frame, pl.DataFrame)
         grouped = frame.group_by("driver").agg(pl.len(), pl.col("time").sum())
-        counts = {name: [1, time] for name, time in zip(names.to_pylist(), times, strict=True)}
+        counts = {
+            name: [1, time] for name, time in zip(names.to_pylist(), times.tolist(), strict=True)
+        }
         megabytes = {
             "vector": drivers * 4,
             "sketch_14_100000": 14 * 100_000 * 4,
@@ -233,6 +238,7 @@ def storage(most: int) -> list[dict[str, Any]]:
             "duckdb": _duckdb_bytes(table),
             "dict": sys.getsizeof(counts)
             + sum(sys.getsizeof(k) + sys.getsizeof(v) + 28 for k, v in counts.items()),
+            "redis": _redis_bytes(counts),
         }
         rows.append({"drivers": drivers} | {k: round(v / 1e6, 2) for k, v in megabytes.items()})
         show(rows[-1])
@@ -243,7 +249,7 @@ def table_of_storage(rows: list[dict[str, Any]]) -> Table:
     names = {
         "vector": "vector alone", "sketch_14_100000": "sketch 14 x 100,000",
         "matrix": "matrix in memory", "matrix_bytes": "its bytes", "polars": "Polars",
-        "duckdb": "DuckDB", "dict": "Python dict",
+        "duckdb": "DuckDB", "dict": "Python dict", "redis": "Redis hashes",
     }  # fmt: skip
     kept = [row for row in rows if row["drivers"] >= 160_000]
     return Table(
@@ -251,6 +257,7 @@ def table_of_storage(rows: list[dict[str, Any]]) -> Table:
         "Megabytes, drivers named by UUIDs of 36 characters",
         ["drivers", *names.values()],
         [[f"{row['drivers']:,}", *(row[name] for name in names)] for row in kept],
+        note="Redis: a hash of trips and one of times, a field a driver, as its own MEMORY USAGE.",
     )
 
 
@@ -381,6 +388,19 @@ def _duckdb_bytes(table: pa.Table) -> int:
         )
         found = connection.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchone()
     return int(found[0]) if found else 0
+
+
+def _redis_bytes(counts: dict[str, list[int]]) -> int:
+    """Of a server of its own, on loopback."""
+    names = list(counts)
+    with contextlib.closing(RedisServer()) as server:
+        server.start()
+        client = server.client()
+        for at in range(0, len(names), 10_000):
+            for place, key in enumerate(("trips", "times")):
+                few = {name: counts[name][place] for name in names[at : at + 10_000]}
+                client.hset(key, mapping=few)
+        return sum(int(client.memory_usage(key, samples=0)) for key in ("trips", "times"))
 
 
 def _days() -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@
 
 Packages: benchmarks/peers/requirements.txt; asap_sketchlib is a crate, of which Cargo makes a
 library (asap/); SplineSketch (arXiv 2504.01206) and Cooled-KLL, which no package has, are rebuilt
-in C (rebuilt/sketches.c), without their merges. Each sketch gets the largest parameter whose bytes
+in C (rebuilt/sketches.c). Each sketch gets the largest parameter whose bytes
 are at most those of our KLL at k = 200, but two KLLs that keep k = 200 and take more, and REQ's,
 which take less. Errors are of ranks, in percent of all values: the root mean square over 99
 quantiles, and that of p99.9, over all seeds; bytes are the most of all seeds. DDSketch bounds the
@@ -43,7 +43,7 @@ MANY_VALUES, MANY_PANES = 3_000_000, 1_440
 class Peer:
     make: Callable[[np.ndarray, int], Any]
     """Values and a seed to a sketch."""
-    merge: Callable[[list[Any]], Any] | None
+    merge: Callable[[list[Any]], Any]
     ask: Callable[[Any, np.ndarray], np.ndarray]
     size: Callable[[Any], int]
     share: float = 1
@@ -196,10 +196,16 @@ def peers() -> dict[str, Peer]:
             share=0.02,
         ),
         "SplineSketch, 254 (rebuilt)": Peer(
-            rebuilt("spline", 254), None, lambda s, f: s.ask(f), lambda _: 16 * 254
+            rebuilt("spline", 254),
+            into(lambda: Rebuilt("spline", 254)),
+            lambda s, f: s.ask(f),
+            lambda _: 16 * 254,
         ),
         "Cooled-KLL (rebuilt)": Peer(
-            rebuilt("cooled", 4_079), None, lambda s, f: s.ask(f), lambda _: 4_079
+            rebuilt("cooled", 4_079),
+            into(lambda: Rebuilt("cooled", 4_079, MANY_VALUES, 0)),
+            lambda s, f: s.ask(f),
+            lambda _: 4_079,
         ),
         "DDSketch, 1 % of the value": Peer(
             dd,
@@ -309,13 +315,10 @@ def row_of(
         return mine.make(few, 0)
 
     def ask() -> Any:
-        assert mine.merge is not None
         return mine.ask(mine.merge(made), half)
 
     same = peer.make is mine.make
     built, seconds = compared(build, build if same else lambda: peer.make(few, 0), repeats)
-    if peer.merge is None:
-        return [name, built, round(1e9 * seconds / len(few), 2), "", "", ""]
     theirs = peer.merge
     often = 1 + 2_000 // len(parts)
     other = ask if same else lambda: peer.ask(theirs(held), half)

@@ -70,6 +70,9 @@ class Rebuilt:
         self.call("ask", what, len(what), *more, out)
         return out
 
+    def merge(self, other: Rebuilt) -> None:
+        getattr(self._c, f"{self.kind}_merge")(self._at, other._at)
+
     def next(self) -> None:
         self.call("next")
 

@@ -31,10 +31,12 @@ static void sort_doubles(double *a, i64 n) { qsort(a, (size_t)n, sizeof *a, by_v
 
 /* ---- SplineSketch (arXiv 2504.01206): k boundaries with counts, between which the number of values
    is read from monotone cubic splines. A full buffer is merged in; buckets whose error is estimated
-   high, or whose count is, are halved, and neighbours with low errors are joined in their place. */
+   high, or whose count is, are halved, and neighbours with low errors are joined in their place.
+   Two sketches are merged at the boundaries of both, where each says by its spline how many values
+   it has, and neighbours are joined until k are left. */
 
 typedef struct {
-    i64 k, filled, room, n, epoch_end;
+    i64 k, held, filled, room, n, epoch_end; /* held: boundaries, k but while two are merged */
     int ready;
     double factor, tiny;
     double *at, *was, *next, *buffer, *error, *joined;
@@ -52,18 +54,19 @@ static int descending(const void *a, const void *b) { return -ascending(a, b); }
 
 Spline *spline_new(i64 k) {
     Spline *s = calloc(1, sizeof *s);
-    s->k = k;
+    s->k = s->held = k;
     s->room = 5 * k;
     s->epoch_end = 2 * s->room;
     s->factor = 3;
     s->tiny = INFINITY;
     s->buffer = malloc(8 * (size_t)s->room);
+    size_t both = 2 * (size_t)k;
     double **columns[] = {&s->at, &s->was, &s->next, &s->error, &s->joined};
-    for (int i = 0; i < 5; i++) *columns[i] = calloc((size_t)k, 8);
-    s->count = calloc((size_t)k, 8), s->sums = calloc((size_t)k, 8);
-    s->order = calloc((size_t)k, 8), s->worst = calloc((size_t)k, 8);
+    for (int i = 0; i < 5; i++) *columns[i] = calloc(both, 8);
+    s->count = calloc(both, 8), s->sums = calloc(both, 8);
+    s->order = calloc(both, 8), s->worst = calloc(both, 8);
     u8 **flags[] = {&s->kept, &s->next_kept, &s->split, &s->join};
-    for (int i = 0; i < 4; i++) *flags[i] = calloc((size_t)k + 1, 1);
+    for (int i = 0; i < 4; i++) *flags[i] = calloc(both + 1, 1);
     return s;
 }
 
@@ -115,16 +118,16 @@ static double curved(double before_c, double before_l, double c, double l, doubl
 }
 
 static double length_of(const Spline *s, i64 i) {
-    return i > 0 && i < s->k ? s->at[i] - s->at[i - 1] : 1;
+    return i > 0 && i < s->held ? s->at[i] - s->at[i - 1] : 1;
 }
-static double count_of(const Spline *s, i64 i) { return i < s->k ? (double)s->count[i] : 0; }
+static double count_of(const Spline *s, i64 i) { return i < s->held ? (double)s->count[i] : 0; }
 
 static void estimate_errors(Spline *s) {
     s->error[0] = s->joined[0] = 0;
-    for (i64 i = 1; i < s->k; i++) {
+    for (i64 i = 1; i < s->held; i++) {
         s->error[i] = curved(count_of(s, i - 1), length_of(s, i - 1), count_of(s, i),
                              length_of(s, i), count_of(s, i + 1), length_of(s, i + 1));
-        s->joined[i] = i + 1 < s->k
+        s->joined[i] = i + 1 < s->held
             ? curved(count_of(s, i - 1), length_of(s, i - 1), count_of(s, i) + count_of(s, i + 1),
                      length_of(s, i) + length_of(s, i + 1), count_of(s, i + 2), length_of(s, i + 2))
             : INFINITY;
@@ -251,10 +254,80 @@ void spline_update(Spline *s, const double *values, i64 n) {
     }
 }
 
+static i64 up_to(const double *at, const i64 *sums, i64 k, i64 *bucket, double x) {
+    while (*bucket < k && at[*bucket] < x) ++*bucket;
+    if (*bucket == k) return sums[k - 1];
+    if (at[*bucket] <= x) return sums[*bucket];
+    return *bucket ? (i64)inside(at, sums, k, *bucket, x) : 0;
+}
+
+static void add_up(const Spline *s, i64 *sums) {
+    i64 sum = 0;
+    for (i64 i = 0; i < s->k; i++) sums[i] = sum += s->count[i];
+}
+
+void spline_merge(Spline *s, Spline *o) {
+    consolidate(s), consolidate(o);
+    i64 k = s->k;
+    if (!o->ready) {
+        spline_update(s, o->buffer, o->filled);
+        return;
+    }
+    if (!s->ready) { /* what there is, few values, comes after the other's buckets */
+        i64 few = s->filled;
+        double *values = malloc(8 * (size_t)s->room);
+        memcpy(values, s->buffer, 8 * (size_t)few);
+        memcpy(s->at, o->at, 8 * (size_t)k), memcpy(s->count, o->count, 8 * (size_t)k);
+        memset(s->kept, 0, (size_t)k);
+        s->ready = 1, s->n = o->n, s->tiny = o->tiny, s->filled = 0;
+        spline_update(s, values, few);
+        free(values);
+        return;
+    }
+    s->n += o->n, s->tiny = fmin(s->tiny, o->tiny);
+    memcpy(s->was, s->at, 8 * (size_t)k);
+    add_up(s, s->sums), add_up(o, o->sums);
+    i64 mine = 0, theirs = 0, in_mine = 0, in_theirs = 0, before = 0;
+    for (s->held = 0; mine < k || theirs < k; s->held++) {
+        double x = theirs == k || (mine < k && s->was[mine] <= o->at[theirs]) ? s->was[mine]
+                                                                               : o->at[theirs];
+        while (mine < k && s->was[mine] <= x) mine++;
+        while (theirs < k && o->at[theirs] <= x) theirs++;
+        i64 all = up_to(s->was, s->sums, k, &in_mine, x) + up_to(o->at, o->sums, k, &in_theirs, x);
+        if (all < before) all = before;
+        s->at[s->held] = x, s->count[s->held] = all - before;
+        before = all;
+    }
+    double bound = 0.75 * s->factor * (double)s->n / (double)k;
+    while (s->held > k) {
+        i64 can_join = 0, left = s->held - k, made = 0;
+        estimate_errors(s);
+        memset(s->join, 0, (size_t)s->held + 1);
+        for (i64 i = 1; i < s->held - 1; i++)
+            if ((double)(s->count[i] + s->count[i + 1]) <= bound) s->order[can_join++] = i;
+        sort_by = s->joined, qsort(s->order, (size_t)can_join, 8, ascending);
+        for (i64 at = 0; at < can_join && left; at++) {
+            i64 i = s->order[at];
+            if (!s->join[i - 1] && !s->join[i + 1]) s->join[i] = 1, left--;
+        }
+        if (left == s->held - k) bound *= 2;
+        i64 more = 0;
+        for (i64 i = 0; i < s->held; i++) {
+            if (s->join[i]) {
+                more = s->count[i];
+                continue;
+            }
+            s->at[made] = s->at[i], s->count[made++] = s->count[i] + more;
+            more = 0;
+        }
+        s->held = made;
+    }
+    memset(s->kept, 0, (size_t)k);
+}
+
 void spline_ask(Spline *s, const double *shares, i64 n, double *out) {
     consolidate(s);
-    i64 sum = 0;
-    for (i64 i = 0; i < s->k; i++) s->sums[i] = sum += s->count[i];
+    add_up(s, s->sums);
     for (i64 q = 0; q < n; q++) {
         double rank = shares[q] * (double)s->n;
         i64 i = 0;
@@ -270,7 +343,9 @@ void spline_ask(Spline *s, const double *shares, i64 n, double *out) {
 }
 
 /* ---- Cooled-KLL: buckets of seven counters with a guard hold what comes often, exactly; the rest,
-   and what is driven out with its count, goes into a KLL. A tenth of the memory is for buckets. */
+   and what is driven out with its count, goes into a KLL. A tenth of the memory is for buckets. Its
+   authors' program has no merge: here counters meet in their bucket, of which the largest stay, and
+   levels as those of a KLL do. */
 
 enum { COUNTERS = 7, LEVELS = 40 };
 
@@ -325,20 +400,47 @@ static void push(Cooled *s, i64 level, double value) {
     s->level[level][s->size[level]++] = value;
 }
 
+static void compact(Cooled *s, i64 level) {
+    for (; s->size[level] >= level_room(s, level); level++) {
+        i64 n = s->size[level], odd = n & 1;
+        if (level + 1 == s->levels) s->levels++;
+        sort_doubles(s->level[level], n);
+        i64 offset = (i64)(drawn(&s->coins) & 1);
+        for (i64 i = 0; i + 1 < n; i += 2) push(s, level + 1, s->level[level][i + offset]);
+        s->level[level][0] = s->level[level][n - 1];
+        s->size[level] = odd;
+    }
+}
+
 static void cool(Cooled *s, double value, u32 weight) {
     for (i64 level = s->levels - 1; level >= 0 && weight; level--)
-        for (; weight >= 1u << level; weight -= 1u << level) {
-            for (i64 full = level; s->size[full] >= level_room(s, full); full++) {
-                i64 n = s->size[full], odd = n & 1;
-                if (full + 1 == s->levels) s->levels++;
-                sort_doubles(s->level[full], n);
-                i64 offset = (i64)(drawn(&s->coins) & 1);
-                for (i64 i = 0; i + 1 < n; i += 2) push(s, full + 1, s->level[full][i + offset]);
-                s->level[full][0] = s->level[full][n - 1];
-                s->size[full] = odd;
+        for (; weight >= 1u << level; weight -= 1u << level) compact(s, level), push(s, level, value);
+}
+
+void cooled_merge(Cooled *s, Cooled *o) {
+    for (i64 b = 0; b < s->buckets; b++)
+        for (int j = 0; j < COUNTERS && o->hot[b].count[j]; j++) {
+            Hot *hot = &s->hot[b];
+            double value = o->hot[b].value[j];
+            u32 count = o->hot[b].count[j];
+            int at = 0, least = 0;
+            for (; at < COUNTERS && hot->count[at] && hot->value[at] != value; at++)
+                if (hot->count[at] < hot->count[least]) least = at;
+            if (at < COUNTERS) {
+                hot->value[at] = value, hot->count[at] += count;
+            } else if (count <= hot->count[least]) {
+                cool(s, value, count);
+            } else {
+                cool(s, hot->value[least], hot->count[least]);
+                hot->value[least] = value, hot->count[least] = count;
             }
-            push(s, level, value);
         }
+    if (s->levels < o->levels) s->levels = o->levels;
+    for (i64 level = 0; level < o->levels; level++) {
+        for (i64 i = 0; i < o->size[level]; i++) push(s, level, o->level[level][i]);
+        compact(s, level);
+    }
+    s->n += o->n;
 }
 
 void cooled_update(Cooled *s, const double *values, i64 n) {
