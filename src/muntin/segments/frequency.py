@@ -43,6 +43,7 @@ from muntin.segments.top_k import (
     flat,
     folded,
     heaviest,
+    listed,
     numbered,
     weights_of,
     weights_table,
@@ -53,6 +54,7 @@ from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, error_of
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
 _close: Any = close_lists
 _merge: Any = merge_items
+_NO_HASHES = frozen(np.empty(0, np.uint64))
 ANY = (1 << 62) - 1
 """More items than there are."""
 COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
@@ -135,7 +137,7 @@ class Frequency(Algebra):
         some = np.add.reduceat(cells.sizes[order], bounds[:-1]) > 0
         size = int(np.count_nonzero(some | (sizes > self.few))) * self.width * self.depth
         cell_starts, counters = room(groups + 1, size)
-        hashes = items.hashes if items is not None else np.empty(0, np.uint64)
+        hashes = items.hashes if items is not None else _NO_HASHES
         kernels.merge_cells(
             *stored[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
             self.few, hashes, self.depth, self.width, self.conservative, cell_starts, counters,
@@ -162,28 +164,30 @@ class Frequency(Algebra):
             raise CorruptSummary(f"frequency: row {row} has cells that no events make")
 
     def answer(self, table: Table, question: Any) -> pa.Table:
-        """As `top_k`; `WeightOf` also has `confidence`, which is 1 where a row has no cells."""
+        """As `top_k`, with what cells know better: `value` is then an item's least cell, less what
+        others add to it at the median. `confidence` of `WeightOf` is 1 where a row has no cells."""
         stored = flat(table.states, len(table))
         cells = lists(table.states["cells"], len(table))
         if isinstance(question, Heaviest):
             if not self.track and len(cells.items):
                 raise BadArgument("this frequency lists no items: make it with track above 0")
-            return heaviest(table, stored, question.k)
+            hashes = table.items.hashes[stored[1]] if table.items is not None else _NO_HASHES
+            bounds = self._narrowed(cells, stored[0], hashes, *listed(stored))[:3]
+            return heaviest(table, stored, question.k, bounds)
         if not isinstance(question, WeightOf):
             raise BadArgument(f"frequency cannot answer {question!r:.100}: ask Heaviest, WeightOf")
-        value, lower, upper = weights_of(table, stored, question.items)
-        asked = len(question.items)
+        asked, rows = len(question.items), len(table)
+        codes, keys = item_keys(asked_items(question.items))
+        starts, hashes = np.arange(rows + 1) * asked, np.tile(keys.hashes[codes], rows)
+        bounds = weights_of(table, stored, question.items)
+        value, lower, upper, least = self._narrowed(cells, starts, hashes, *bounds)
+        errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)
         dense = np.repeat(cells.sizes > 0, asked)
-        if dense.any():
-            least, noises = self._cells(table, cells, question.items)
-            errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)
-            errors = np.repeat(errors, asked)
-            upper = np.where(dense, least.ravel(), upper)
-            lower = np.where(dense, np.maximum(upper - errors, 0), lower)
-            likely = np.maximum(upper - np.repeat(noises, asked), lower)
-            value = np.where(dense, likely, value)
+        likely = np.minimum(least - np.repeat(errors, asked), upper)  # at `confidence`
+        lower = np.where(dense, np.maximum(likely, lower), lower)
         confidence = np.where(dense, self.confidence, 1.0)
-        return weights_table(stored[5], question.items, (value, lower, upper), confidence)
+        bounds = np.maximum(value, lower), lower, upper
+        return weights_table(stored[5], question.items, bounds, confidence)
 
     def error_max(self, table: Table) -> int:
         """The most that an answer is above the truth; 0 where no row has cells."""
@@ -194,16 +198,23 @@ class Frequency(Algebra):
     def _error(self, total: int) -> int:
         return error_of(max(total, 0), self.width)
 
-    def _cells(
-        self, table: Table, cells: Ragged, items: Sequence[Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Least cell of each item, int64[rows, items], and what of it is others' (int64[rows])."""
-        codes, keys = item_keys(asked_items(items))
-        out = np.zeros((len(table), len(codes)), np.int64)
-        noises = np.zeros(len(table), np.int64)
-        hashes = frozen(keys.hashes[codes])
+    def _narrowed(
+        self,
+        cells: Ragged,
+        starts: np.ndarray,
+        hashes: np.ndarray,
+        value: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What lists say of the items of each row, with what its cells know better, all of it
+        certain; and the least cell of each item, int64[items]."""
+        least, noises = upper.copy(), np.zeros(len(starts) - 1, np.int64)
         kernels.estimate_cells(
-            cells.starts, cells.items, hashes, self.depth, self.width, self.conservative, out,
-            noises,
+            cells.starts, cells.items, frozen(starts), frozen(hashes), self.depth, self.width,
+            self.conservative, least, noises,
         )  # fmt: skip
-        return out, noises
+        sizes = np.diff(starts)
+        upper = np.minimum(upper, least)
+        likely = np.clip(least - np.repeat(noises, sizes), lower, upper)
+        return np.where(np.repeat(cells.sizes > 0, sizes), likely, value), lower, upper, least

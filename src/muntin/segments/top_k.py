@@ -123,7 +123,7 @@ class TopItems(Algebra):
         Nothing of rows whose total is beyond int64."""
         stored = flat(table.states, len(table))
         if isinstance(question, Heaviest):
-            return heaviest(table, stored, question.k)
+            return heaviest(table, stored, question.k, listed(stored))
         if isinstance(question, WeightOf):
             bounds = weights_of(table, stored, question.items)
             return weights_table(stored[5], question.items, bounds, np.ones(len(bounds[0])))
@@ -203,14 +203,22 @@ def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> N
         raise CorruptSummary(f"{kind}: row {row} holds items that no events make")
 
 
-def heaviest(table: Table, stored: tuple[np.ndarray, ...], k: int | None) -> pa.Table:
-    """The answer to `Heaviest`."""
+def listed(stored: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Value, lower and upper weight of each item of the lists."""
+    starts, _, weights, gained, offsets, _ = stored
+    lower, upper = weights + gained, weights + np.repeat(offsets, np.diff(starts))
+    return middle(lower, upper), lower, upper
+
+
+def heaviest(
+    table: Table, stored: tuple[np.ndarray, ...], k: int | None, bounds: Sequence[np.ndarray]
+) -> pa.Table:
+    """The answer to `Heaviest`; `bounds` as `listed` has them."""
     k = None if k is None else integer_in("k", k, 0, INT64_MAX)
-    starts, items, weights, gained, offsets, _ = stored
+    starts, items, _, _, offsets, _ = stored
+    value, lower, upper = bounds
     sizes = np.diff(starts)
     row = np.repeat(np.arange(len(sizes)), sizes)
-    upper, lower = weights + offsets[row], weights + gained
-    value = middle(lower, upper)
     names = table.items.values[0] if table.items is not None else pa.nulls(0)
     # equal ones in the order of the items themselves
     place = np.empty(len(names), np.int64)

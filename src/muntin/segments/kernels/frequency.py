@@ -57,14 +57,17 @@ def merge_cells(
 
 
 @kernel()
-def estimate_cells(cell_starts, cells, hashes, depth, width, conservative, out, noises):
-    """`out[row, i]` = least cell of item i, and `noises[row]` what of it is others', in rows that
-    have cells."""
-    for row in range(out.shape[0]):
+def estimate_cells(
+    cell_starts, cells, starts, hashes, depth, width, conservative, out, noises
+):  # fmt: skip
+    """Of rows that have cells: `out[i]` = least cell of item i, where row r is asked for the items
+    `hashes[starts[r]:starts[r + 1]]`; and `noises[r]`, what of it is others' at the median."""
+    for row in range(noises.shape[0]):
         at = cell_starts[row]
-        if cell_starts[row + 1] > at:
+        first, end = starts[row], starts[row + 1]
+        if cell_starts[row + 1] > at and end > first:
             own = cells[at : at + depth * width]
-            estimate(own.reshape(depth, width), hashes, out[row])
+            estimate(own.reshape(depth, width), hashes[first:end], out[first:end])
             if not conservative:
                 noises[row] = noise(own, depth)
 
