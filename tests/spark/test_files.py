@@ -13,9 +13,11 @@ import pytest
 import muntin
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
-from muntin.spark import batch
+from muntin.spark import batch, files
 from muntin.spark import stream as streams
+from muntin.spark.failures import worker_error
 from muntin.spark.files import files_at, filled_files, is_nested, partitions_of
+from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file
 from muntin.spec import SourceSpec
 
@@ -81,6 +83,18 @@ def test_a_folder_that_cannot_be_read_is_told_and_one_that_is_gone_is_not(tmp_pa
 def test_files_without_a_byte_have_no_rows(tmp_path):
     laid(tmp_path, "a", "b").joinpath("c").touch()
     assert [Path(file).name for file in filled_files(str(tmp_path))] == ["a", "b"]
+
+
+def test_a_file_that_goes_while_a_folder_is_looked_at_is_passed_over(tmp_path, monkeypatch):
+    laid(tmp_path, "a", "b")
+    gone = tmp_path / "gone"
+    monkeypatch.setattr(files, "files_at", lambda _: [tmp_path / "a", gone, tmp_path / "b"])
+    assert [Path(file).name for file in filled_files(str(tmp_path))] == ["a", "b"]
+    with pytest.raises(SourceError, match="/gone is gone: it must stay"):
+        check_files([str(gone)], None)
+    told = worker_error(FileNotFoundError(2, "No such file", str(gone)))
+    assert isinstance(told, SourceError)
+    assert "/gone': is it gone? It must stay" in str(told)
 
 
 def test_partitions_are_told_from_other_folders(tmp_path):

@@ -171,7 +171,7 @@ def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
         frame = batch_source(spark, source)
         if is_raw(frame):
             needed(frame, pipeline)
-        gather = gather_from(frame, pipeline)
+        gather = gather_from(frame, pipeline, is_ours=True)
     return gather
 
 

@@ -94,6 +94,8 @@ def worker_error(problem: Exception) -> Exception:
     `problem` itself where it is something else: then its trace is worth having.
     """
     text = str(problem)
+    if isinstance(problem, FileNotFoundError):  # of this process: elsewhere its trace names it
+        text = f"FileNotFoundError: {text}"
     for line in reversed(text.splitlines()):
         name, _, message = line.strip().partition(": ")
         if name.startswith(_PREFIX):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from muntin import storage
 from muntin.errors import SourceError
+from muntin.spark.unchanged import states_of
 from muntin.spec import COMPRESSED
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
@@ -68,7 +69,8 @@ def filled_files(path: str) -> list[str]:
     """The files of a local file, folder or pattern, but empty ones, which Spark leaves out; [] if
     they are elsewhere."""
     here = local_path(path)
-    return [str(file) for file in files_at(here) if file.stat().st_size] if here else []
+    there = states_of(map(str, files_at(here))) if here else {}
+    return [file for file, (size, _) in there.items() if size]
 
 
 def is_nested(path: Path) -> bool:

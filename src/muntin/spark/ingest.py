@@ -37,8 +37,9 @@ from muntin.spark.partials import Plan, Tally, fold_placed, gathered, merged
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
 from muntin.spark.runs import tasks_of
 from muntin.spark.sequences import PipelineShards
-from muntin.spark.session import own_python
+from muntin.spark.session import is_classic, own_python
 from muntin.spark.source import needed
+from muntin.spark.unchanged import check_as_planned
 from muntin.spec import Pipeline
 from muntin.times import now_us
 
@@ -455,8 +456,8 @@ def check_before(pipeline: Pipeline, ledger: Ledger | None, mode: Mode, query_id
     PipelineShards(pipeline, ledger)
 
 
-def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
-    """Partials of a DataFrame: one job without a shuffle."""
+def gather_from(df: DataFrame, pipeline: Pipeline, *, is_ours: bool = False) -> GatherRows:
+    """Partials of a DataFrame: one job without a shuffle. `is_ours`: as `check_as_planned`."""
     from pyspark import TaskContext
 
     columns, placed = prepared(df, pipeline, needed)
@@ -472,7 +473,11 @@ def gather_from(df: DataFrame, pipeline: Pipeline) -> GatherRows:
             return as_batches(fold_placed(plan, placed(read), where))
 
         with own_python(df.sparkSession):
-            rows = from_table(sent.mapInArrow(task, ROWS_DDL).toArrow())
+            job = sent.mapInArrow(task, ROWS_DDL)
+            rows = from_table(job.toArrow())
+        if is_classic(job.sparkSession):
+            java: Any = job._jdf  # pyright: ignore[reportPrivateUsage]
+            check_as_planned(java.queryExecution(), is_ours=is_ours)
         return merged(plan, rows, tasks_of(df.sparkSession))
 
     return gather

@@ -28,6 +28,7 @@ from muntin.spark.rows import Row, collect_rows
 from muntin.spark.runs import tasks_of
 from muntin.spark.session import is_classic
 from muntin.spark.source import check_names, check_nanoseconds, check_types
+from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
 from muntin.spec import Pipeline, SourceSpec
 from muntin.summaries.key_columns import kind_of
 
@@ -65,10 +66,7 @@ class Split:
         if _whole(file.metadata) == self.whole:
             return file
         file.close()
-        raise SourceError(
-            f"{self.path} was written anew while it was read: write to another name, and rename it "
-            "when it is whole"
-        )
+        raise SourceError(f"{self.path} was written anew while it was read: {REMEDY}")
 
 
 def _whole(metadata: pq.FileMetaData) -> tuple[int, int]:
@@ -167,6 +165,7 @@ def _files_of(df: DataFrame) -> list[str]:
 
 
 def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline) -> GatherRows:
+    before = states_of(files)
     first = pq.read_schema(files[0])
     columns = pa.schema([first.field(name) for name in pipeline.columns_read()])
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
@@ -175,7 +174,9 @@ def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline)
         def task(number: int) -> Iterator[Row]:
             return fold_placed(plan, _read(shares[number], columns))
 
-        return merged(plan, collect_rows(spark, len(shares), task), tasks_of(spark))
+        rows = collect_rows(spark, len(shares), task)
+        check_unchanged(before, states_of(files))
+        return merged(plan, rows, tasks_of(spark))
 
     return gather
 
@@ -245,6 +246,8 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> dict[str, pa.Schema
             found[path] = schema = pq.read_schema(path)
         except PermissionError:
             raise SourceError(f"{path} cannot be read: let this user read it") from None
+        except FileNotFoundError:
+            raise SourceError(f"{path} is gone: it must stay until it was read") from None
         except (pa.ArrowInvalid, OSError) as problem:
             raise SourceError(
                 f"{path}: not a Parquet file: {problem}; if it is none, name the others, by a "

@@ -43,6 +43,7 @@ from muntin.spark.session import is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.sink_stream import SinkStream
 from muntin.spark.source import check_source, nanoseconds_of, needed, read_of, stream_source
+from muntin.spark.unchanged import check_as_planned
 from muntin.spec import Pipeline, SourceSpec
 
 if TYPE_CHECKING:
@@ -231,7 +232,12 @@ class Stream(Running):
 
         def of_all(plan: Plan) -> Sequence[Row]:
             check_there(self.query)
-            return gather(plan)
+            rows = gather(plan)
+            if source is None or source.format in FILE_FORMATS:
+                java: Any = self.query._jsq  # pyright: ignore[reportPrivateUsage]
+                execution = java.streamingQuery().lastExecution()
+                check_as_planned(execution, is_ours=source is not None)
+            return rows
 
         return of_all
 
