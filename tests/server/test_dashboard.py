@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -313,6 +314,9 @@ def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(
         page.goto(server.url)
         state(page, "live")
     state(page, "lost")
+    page.fill("#statement", "SELECT 1")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#select [role=alert]:text-is('the server cannot be reached')")
     grey = "getComputedStyle(document.querySelector('#headline')).filter.includes('grayscale')"
     assert page.evaluate(grey)
     with Server(ledger, port=port):
@@ -372,6 +376,22 @@ def test_it_fits_a_phone_that_keeps_nothing(page, server):
     state(page, "live")
     page.wait_for_selector("#closings rect", state="attached")
     wait(page, "document.documentElement.scrollWidth <= 360")
+
+
+def test_on_paper_cards_stand_below_each_other_with_their_bars(page, server):
+    page.goto(server.url)
+    page.wait_for_selector("#panels .bars tr")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4
+    places = page.evaluate(
+        "[...document.querySelectorAll('section')].filter(s => s.offsetParent)"
+        ".map(s => s.getBoundingClientRect()).map(p => [p.top, p.bottom])"
+    )
+    assert len(places) > 6
+    assert all(above[1] < below[0] for above, below in pairwise(places))
+    drawn = "getComputedStyle(document.querySelector('.bars .bar')).printColorAdjust"
+    assert page.evaluate(drawn) == "exact"
+    page.goto("about:blank")
 
 
 @pytest.mark.parametrize("lag", [{}, {"topic": {"0": 5}}])

@@ -83,7 +83,7 @@ export class Live {
   async ask(path, body) {
     const headers = { ...this.headers(), ...(body ? { "content-type": "application/json" } : {}) };
     const options = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
-    const answer = await fetch(`.${path}`, options);
+    const answer = await fetch(`.${path}`, options).catch(() => { throw new Error("the server cannot be reached"); });
     const found = exact(await answer.text());
     if (!answer.ok) throw Object.assign(new Error(found.error.message), found.error, { status: answer.status });
     return found;

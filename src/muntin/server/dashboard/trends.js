@@ -99,6 +99,7 @@ export function trend(board, live, query, range, keys) {
   }, (found) => {
     const at = found.columns.indexOf("window_start");
     points.clear();
+    note.textContent = query.select;
     take({ ...found, rows: found.rows.filter((row) => row[at]) }, (row) => Date.parse(row[at]) * 1000);
     draw();
   }, hear);

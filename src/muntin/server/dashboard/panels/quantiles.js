@@ -72,7 +72,7 @@ export default function panel(section, summary, live) {
       series = seriesOf(await Promise.all(statements.map((statement) => live.query(statement))));
       draw();
     } catch (problem) {
-      note.textContent = problem.message;
+      if (problem.status) note.textContent = problem.message; // else the page says that the connection is lost
     }
   });
 
