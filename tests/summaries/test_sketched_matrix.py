@@ -161,6 +161,15 @@ def test_the_bound_holds_as_often_as_it_says():
     assert broken / asked <= np.exp(-2)
 
 
+def test_no_lower_bound_from_cells_is_above_what_the_list_knows():
+    """One row of cells: what shares the heaviest key's has a cell far above its own count."""
+    items = np.concatenate([np.zeros(5000, np.int64), np.arange(200)])
+    sketch = SketchedMatrix(["k"], ["x"], width=64, depth=1, track=60)
+    sketch.update(pa.table({"k": items, "x": items}))
+    for found in sketch.estimate("k", np.arange(300)).values():
+        assert (found.lower <= found.value).all()
+
+
 def test_types_are_decided_by_data_and_widened_by_merging():
     one = SketchedMatrix(["k"], ["x"], width=8, depth=2)
     two = one.copy()

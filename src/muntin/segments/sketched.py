@@ -337,7 +337,8 @@ class SketchedSums(OfIndicators):
         counted = self._lane(where, lists(None, len(table)), cells, np.dtype(np.int64))
         upper = np.where(dense, np.minimum(counted, upper), upper)
         if likely:
-            sure = np.maximum(sure, _less(counted, table.events[row], self.width, dense))
+            below = _less(counted, table.events[row], self.width, dense)
+            sure = np.maximum(sure, np.minimum(below, upper))  # which the list makes certain
         columns = {"count": pa.array(upper), "count_lower": pa.array(sure)}
         for name, kind in self.indicators:
             dtype: Any = np.dtype(kind or "int64")
