@@ -233,6 +233,14 @@ def test_the_rank_of_a_float_counts_those_equal_to_it() -> None:
         assert (row["value"], row["lower"], row["upper"]) == (value, 0.3, 0.6)
 
 
+def test_the_rank_of_an_integer_that_stands_beside_floats() -> None:
+    algebra = Fingerprints.over(IntegerRange(62, -(1 << 61)), 0.001)
+    numbers = pa.array([2**53, 2**53 + 1])
+    (table,) = build(algebra, np.zeros(2, np.int64), [pa.array(["a", "b"]), numbers]).tables
+    points = (2**53, 2**53 + 1, 0.5, 2**70)
+    assert algebra.answer(table, RanksOf(points))["value"].to_pylist() == [0.5, 1.0, 0.0, 1.0]
+
+
 def test_keys_without_a_number_are_members_without_a_rank() -> None:
     algebra = Fingerprints.over(IntegerRange(4), 0.01)
     values = [pa.array(["a", None, "b", "c", "d", None]), pa.array([3, 4, None, 16, -1, None])]

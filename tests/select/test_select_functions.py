@@ -50,6 +50,11 @@ def test_quantiles_and_ranks() -> None:
         "value": [None],
         "n": [0],
     }
+    for points in ((1, -(2**63)), (2**63, -1), (2**70,), (-(2**63) - 1, 0), (2**53 + 1, 0.5)):
+        asked = f"SELECT x, n FROM ranks(s, {', '.join(map(str, points))})"  # noqa: S608
+        found = _columns(empty, asked)
+        assert found == {"x": list(map(float, points)), "n": [0] * len(points)}
+        assert engine.sql(asked).table["x"].equals(empty.sql(asked).table["x"])
 
 
 @pytest.mark.parametrize("kind", ["frequency", "top_k"])

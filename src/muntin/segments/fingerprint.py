@@ -50,7 +50,7 @@ from muntin.segments.nulls import (
     without,
     without_nulls,
 )
-from muntin.segments.ranked import QuantilesAt, RanksOf, answer_table
+from muntin.segments.ranked import QuantilesAt, RanksOf, answer_table, asked_numbers
 from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import ItemType, item_type
@@ -292,8 +292,8 @@ class Fingerprints(Algebra):
             middle, low, high = (out[:, end].ravel().view(np.uint64) for end in range(3))
             found = domain.typical(middle), domain.lowest(low), domain.highest(high)
             return answer_table("q", asked, filled, found, 1.0)
-        asked = np.atleast_1d(np.asarray(question.points))
-        points = asked if asked.dtype != object else asked.astype(np.float64)
+        asked = asked_numbers(question.points)
+        points = question.points if isinstance(domain, IntegerRange) else asked
         where = placed(domain, points, question.inclusive)
         values = np.empty((len(filled), len(asked)))
         bounds = np.empty((len(filled), 2, len(asked)), np.int64)

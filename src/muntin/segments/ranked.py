@@ -228,8 +228,7 @@ def answer_table(
     name: str, asked: Any, rows: np.ndarray, found: Sequence[Any], confidence: Any
 ) -> pa.Table:
     """Value, lower and upper of each row and question; `confidence`: one, [rows, 1], or of each."""
-    asked = np.array(asked, ndmin=1)
-    asked = asked if asked.dtype.kind == "i" else asked.astype(np.float64)
+    asked = asked_numbers(asked)
     shape = (len(rows), len(asked))
     return pa.table(
         {
@@ -241,3 +240,9 @@ def answer_table(
             "confidence": np.broadcast_to(confidence, shape).ravel(),
         }
     )
+
+
+def asked_numbers(asked: Any) -> np.ndarray:
+    """Questions as an answer shows them: int64[n], or the nearest float64[n] where one is not."""
+    numbers = np.array(asked, ndmin=1)
+    return numbers if numbers.dtype.kind == "i" else numbers.astype(np.float64)

@@ -22,7 +22,7 @@ from muntin.segments.distinct import DistinctCount
 from muntin.segments.fingerprint import Contains, Fingerprints
 from muntin.segments.nulls import less
 from muntin.segments.quantiles import Quantiles
-from muntin.segments.ranked import QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf, asked_numbers
 from muntin.segments.table import Segment, Table
 from muntin.segments.top_k import Heaviest, WeightOf
 from muntin.select.catalog import SummaryInfo
@@ -127,7 +127,8 @@ def _each_asked(
     at[there * len(arguments) + np.arange(len(there)) % len(arguments)] = np.arange(len(there))
     whole = answered.take(pa.array(at, mask=at < 0))
     numbers = np.repeat(np.arange(rows), len(arguments))
-    asked = pa.array(list(arguments) * rows).cast(answered.schema.field(name).type)
+    asked = pa.array(np.tile(asked_numbers(arguments), rows))
+    asked = asked.cast(answered.schema.field(name).type)
     whole = whole.set_column(whole.column_names.index("row"), "row", pa.array(numbers))
     return whole.set_column(whole.column_names.index(name), name, asked)
 
