@@ -112,7 +112,8 @@ def _maintain(ledger: SqliteLedger) -> None:
     writer.compact(pieces, [compacted(ledger, pieces)])
     roll(ledger, writer, "s", 40, 0)
     closed = ClosedWindow("s", 0, 40, "full", 0, False, 2, 0, {}, 1)
-    writer.close_windows([closed], [], {"T": 1})
+    answers = {command.id: {"done": True} for command in ledger.commands("p")}
+    writer.close_windows([closed], [], {"T": 1}, answers)
     writer.drop_before("s", PANE, 40)
 
 
@@ -126,6 +127,7 @@ def test_kill_before_every_statement_leaves_all_or_nothing(tmp_path, act):
         ledger = SqliteLedger(path)
         writer = ledger.open_writer("p", SPEC, query_id="A")
         writer.commit(batch(0, partial("s", 0, [1]), partial("s", 0, [2]), watermark=40))
+        ledger.ask("p", "slow_down", {})
         ledger.close()
         killed = _die_at_statement(path, number, act)
         ledger = SqliteLedger(path)
@@ -135,6 +137,7 @@ def test_kill_before_every_statement_leaves_all_or_nothing(tmp_path, act):
         outcomes.add(batches)
         assert found == dict.fromkeys(range(1, 5 if batches == 2 else 3), 1)
         assert (ledger.windows() == []) is (ledger.assembler("p") is None)
+        assert bool(ledger.commands("p")) is (ledger.assembler("p") is None)
         again = ledger.open_writer("p", SPEC, query_id="A")
         again.commit(batch(1, partial("s", 0, [3]), partial("s", 20, [4]), into=ledger))
         assert gather(ledger, "s", 0, 40) == {1: 1, 2: 1, 3: 1, 4: 1}

@@ -1,5 +1,6 @@
 """Clients' commands: answered also after one that could not be obeyed."""
 
+import time
 from unittest import mock
 
 import pytest
@@ -69,6 +70,51 @@ def test_commands_are_obeyed_again_once_the_ledger_takes_them(working):
     answer = until(lambda: working.ledger.command(asked.id).answer)
     assert len(tries) == 3
     assert answer["orders"] == {"done": True, "length_us": 120_000_000}  # doubled once
+
+
+def test_an_answer_that_is_lost_is_stored_again_and_what_was_obeyed_stays(working):
+    """A store has taken what was done, and the connection broke before it said so."""
+    store, lost = working.writer.close_windows, []
+
+    def close_windows(*arguments):
+        store(*arguments)
+        if not lost:
+            lost.append(1)
+            raise LedgerError("the store does not answer")
+
+    working.writer.close_windows = close_windows
+    asked = {"done": True, "length_us": 120_000_000}
+    assert answered(working, "slow_down")["orders"] == asked
+    working.take(1, gather([events(ROWS)]))
+    assert working.ledger.assembler("orders")["orders"]["window"]["factor"] == 2
+    assert answered(working, "slow_down")["orders"]["length_us"] == 240_000_000
+
+
+@pytest.mark.parametrize("fails", ["close_windows", "answer"])
+def test_what_fails_while_a_command_is_obeyed_makes_it_no_second_one(working, fails):
+    real, failed = getattr(working.writer, fails), []
+
+    def failing(*arguments):
+        if not failed:
+            failed.append(1)
+            raise LedgerError("the disk is full")
+        real(*arguments)
+
+    setattr(working.writer, fails, failing)
+    done = {"done": True, "length_us": 120_000_000}
+    assert answered(working, "slow_down")["orders"] == done
+
+
+def test_a_command_that_waits_for_a_long_batch_stops_no_sign_of_life(working, monkeypatch):
+    monkeypatch.setattr("muntin.spark.ingest.TURN_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("muntin.spark.ingest.BEAT_SECONDS", 0.1)
+    with working._lock:  # as a batch does
+        asked = working.ledger.ask("orders", "slow_down", {})
+        before = working.ledger.status("orders")["at"]
+        time.sleep(1)
+        assert until(lambda: working.ledger.status("orders")["at"] > before + 900_000, 5)
+        assert working.ledger.command(asked.id).answer is None
+    assert until(lambda: working.ledger.command(asked.id).answer)["orders"]["done"]
 
 
 def floating(**entries):

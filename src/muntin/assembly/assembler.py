@@ -93,6 +93,8 @@ class Assembler:
         self._longest: dict[str, int] = {}
         """Of the windows that have closed: they may have been longer once."""
         self._check_all = True
+        self._answers: dict[int, Mapping[str, Any]] = {}
+        """To clients' commands that were obeyed, until they are stored with what came of them."""
 
     def step(self, watermark: int | None, came: Mapping[str, Slices]) -> list[ClosedWindow]:
         """Close what the watermark seals, revise what late events changed; the windows written.
@@ -233,8 +235,14 @@ class Assembler:
                 pending = []
         return written + self._write(pending) if pending else written
 
-    def command(self, action: str, summary: str | None) -> dict[str, Any]:
-        """Obey `slow_down` or `resume`; tells what was done."""
+    def command(
+        self, action: str, summary: str | None, asked: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """Obey `slow_down` or `resume`; tells what was done.
+
+        `asked`: the ledger's commands that ask for it. They are answered in the transaction that
+        stores what was done; where it fails, by the next one, whatever came of the first.
+        """
         names = [summary] if summary else list(self._followers or self._pipeline.summaries)
         answers, changed = {}, []
         for name in names:
@@ -253,13 +261,21 @@ class Assembler:
             }
             if action == "resume" and after == before:
                 answers[name]["why"] = "not slowed down"
+        self._answers |= dict.fromkeys(asked, answers)
         try:
             self._store([], [])
         except BaseException:
-            for follower, before in changed:  # as if nobody had asked
-                follower.window = before
+            if not asked:  # as if nobody had asked; but a store may have taken it
+                self._stored = None
+                for follower, before in changed:
+                    follower.window = before
             raise
         return answers
+
+    def store_answers(self) -> None:
+        """Those that could not be stored when their commands were obeyed."""
+        if self._answers:
+            self._store([], [])
 
     def open_windows(self) -> dict[str, dict[str, Any]]:
         """Where the open windows stand: start, end, and how full their sealed panes make them."""
@@ -382,9 +398,9 @@ class Assembler:
 
     def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
         states = self._states(self._owed)
-        if windows or trends or states != self._stored:
-            self._writer.close_windows(windows, trends, states)
-            self._stored = states
+        if windows or trends or self._answers or states != self._stored:
+            self._writer.close_windows(windows, trends, states, self._answers)
+            self._stored, self._answers = states, {}
 
     def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}

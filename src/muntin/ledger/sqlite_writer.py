@@ -308,14 +308,17 @@ class Writer:
         windows: Sequence[ClosedWindow],
         trends: Sequence[TrendPoint],
         assembler: Mapping[str, Any],
+        answers: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
         """Store windows, their trends and the assembler's state in one transaction.
 
+        `answers`: to the clients' commands that have changed that state, as of `answer`.
         A window or trend point with the same (summary or query, start) and revision replaces.
         Of each, the newest `REVISIONS_KEPT_MAX` revisions are kept.
         """
         windows, trends = check_windows(windows, trends, self._owned, self._opened.pipeline)
         body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
+        answered = _answered(answers or {})
         closed = [
             schema.WINDOWS.seal_row(
                 self._summary(window.summary), window.start, window.revision, window.end,
@@ -357,6 +360,7 @@ class Writer:
                 if row[2]:
                     connection.remove(schema.CLOSINGS, _OF_OLD_REVISIONS, row[:2])
             self._store_document(connection, "assembler", body)
+            self._store_answers(connection, answered)
 
         self._write(act)
 
@@ -381,11 +385,12 @@ class Writer:
 
     def answer(self, command: int, answer: Mapping[str, Any]) -> None:
         """Say what was done about a client's command; a second answer replaces the first."""
-        body = dump(answer, "answer to a command", COMMAND_BYTES_MAX)
-        command = whole(command, "command")
-        mine = self._opened.identifier
+        answered = _answered({command: answer})
+        self._write(lambda connection, _: self._store_answers(connection, answered))
 
-        def act(connection: Tables, _: Record) -> None:
+    def _store_answers(self, connection: Tables, answered: Mapping[int, str]) -> None:
+        mine = self._opened.identifier
+        for command, body in answered.items():
             where = "WHERE id = ? AND pipeline = ?"
             rows = connection.rows(schema.COMMANDS, where, (command, mine))
             if not rows:
@@ -394,13 +399,12 @@ class Writer:
                     "Ledger.commands"
                 )
             connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*rows[0][:-1], body)])
+        if answered:
             old = (
                 "WHERE pipeline = ?1 AND answer IS NOT NULL AND id < "
                 "(SELECT id FROM commands WHERE pipeline = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"
             )
             connection.remove(schema.COMMANDS, old, (mine, WAITING_COMMANDS_MAX - 1))
-
-        self._write(act)
 
     def drop_history_before(self, before: int) -> int:
         """Retention: windows and trends that end, and rejected records that were committed, at
@@ -450,6 +454,13 @@ _OF_OLD_REVISIONS = (
     "WHERE summary = ?1 AND start = ?2 AND revision < "
     "(SELECT min(revision) FROM windows WHERE summary = ?1 AND start = ?2)"
 )
+
+
+def _answered(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    return {
+        whole(command, "command"): dump(answer, "answer to a command", COMMAND_BYTES_MAX)
+        for command, answer in answers.items()
+    }
 
 
 def _checked(made: Sequence[Made]) -> list[Made]:

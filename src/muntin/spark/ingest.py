@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerConflict, LedgerError, LedgerMissing, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
 from muntin.ledger.open import open_ledger
-from muntin.ledger.records import Batch, ClosedWindow, Command
+from muntin.ledger.records import Batch, ClosedWindow
 from muntin.ledger.rules import check_query, panes_of, with_late
 from muntin.ledger.slices import Slices
 from muntin.progress import CLOSING, READING, Progress, Step
@@ -52,6 +53,7 @@ STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
 RUNS_KEPT = 32
 CACHE_SECONDS = 60.0  # each batch asks for the open windows again, nobody for those that closed
+TURN_SECONDS = 1.0  # that a command waits at once for the batch at hand
 BEAT_SECONDS = 5.0  # how often a pipeline that has nothing to do says that it is there
 
 GatherRows = Callable[[Plan], Sequence[Row]]
@@ -131,6 +133,7 @@ class Ingest:
         """Commit one batch, unless it was committed already, and close what it seals."""
         began = time.monotonic()
         with self._unless_stopping():
+            self._assembler.store_answers()  # before its state is stored without them
             last = self.writer.last_batch(self.query_id)
             came: dict[str, Slices] = {}
             if last is None or batch_id > last:
@@ -241,10 +244,15 @@ class Ingest:
         self._cache.clear()
         _give_back()
 
-    def command(self, action: str, summary: str | None = None) -> dict[str, Any]:
-        """Obey `slow_down` or `resume` now; tells what was done for each summary."""
+    def command(
+        self, action: str, summary: str | None = None, asked: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """Obey `slow_down` or `resume` now; tells what was done for each summary.
+
+        `asked`: the ledger's commands that it answers.
+        """
         with self._lock:
-            done = self._assembler.command(action, summary)
+            done = self._assembler.command(action, summary, asked)
             self._said = {**self._said, "open": self._assembler.open_windows()}
             self._said_at = -math.inf  # where nothing comes, the next sign of life tells
             return done
@@ -391,24 +399,35 @@ class Ingest:
 
     def _answer_waiting(self) -> None:
         """Who asks the same while nobody answers repeats himself: that is obeyed once."""
-        last, answers = "", {}
-        for command in self.ledger.commands(self.pipeline.name):
-            if command.action != last:
-                last, answers = command.action, {}
-            name = command.arguments.get("summary")
-            if name not in answers:
-                answers[name] = self._obeyed(command)
-            self.writer.answer(command.id, answers[name])
-
-    def _obeyed(self, command: Command) -> dict[str, Any]:
-        if command.action not in ("slow_down", "resume"):
-            return {"done": False, "why": f"unknown action {command.action!r}"}
+        if not self.ledger.commands(self.pipeline.name):
+            return
+        if not self._lock.acquire(timeout=TURN_SECONDS):
+            return  # a long batch, in which signs of life go on
         try:
-            return self.command(command.action, command.arguments.get("summary"))
-        except LedgerError:
-            raise
-        except MuntinError as refused:
-            return {"done": False, "why": str(refused)}
+            self._assembler.store_answers()
+            waiting = self.ledger.commands(self.pipeline.name)
+            for action, same in groupby(waiting, key=lambda command: command.action):
+                asked: dict[str | None, list[int]] = {}
+                for command in same:
+                    asked.setdefault(command.arguments.get("summary"), []).append(command.id)
+                for summary, ids in asked.items():
+                    self._obey(action, summary, ids)
+        finally:
+            self._lock.release()
+
+    def _obey(self, action: str, summary: str | None, asked: Sequence[int]) -> None:
+        refused = f"unknown action {action!r}"
+        if action in ("slow_down", "resume"):
+            try:
+                self.command(action, summary, asked)
+            except LedgerError:
+                raise
+            except MuntinError as problem:
+                refused = str(problem)
+            else:
+                return
+        for command in asked:
+            self.writer.answer(command, {"done": False, "why": refused})
 
 
 def plan_of(pipeline: Pipeline, now: int) -> Plan:
