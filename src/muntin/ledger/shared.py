@@ -166,25 +166,7 @@ class Replica(SqliteFile):
         only together, so that readers see both at once."""
         connection = self._following
         with self.explained(), transaction(connection):
-            for _ in range(3):
-                head, rows = self._patiently(self.store.load, patience)
-                for table in (*schema.TABLES, "sqlite_sequence"):
-                    connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
-                meta: dict[str, Any] = {}
-                try:
-                    for changes in rows:
-                        meta = _apply(connection, changes, self.place) or meta
-                except StoreAway as problem:
-                    raise StoreError(f"{self.place}: {problem}") from problem
-                if not meta:  # each change brings that row, and it is never removed
-                    raise StoreError(f"{self.place}: {ROWS_GONE}")
-                found = self._patiently(lambda left: self.store.since(head, left), patience)  # noqa: B023
-                if found is not None:
-                    break
-            else:
-                raise StoreError(f"{self.place} changes faster than its rows can be read")
-            for head, changes in found:  # noqa: B007
-                meta = _apply(connection, changes, self.place)
+            head, meta = self._patiently(lambda left: self._loaded(connection, left), patience)
             there = _counted(connection)
             rows = Counter(meta.get("rows", there))
             for name in there:
@@ -194,6 +176,26 @@ class Replica(SqliteFile):
                         f"{rows[name]:,} were written: {ROWS_GONE}"
                     )
         self._head, self._rows = head, rows
+
+    def _loaded(self, connection: Tables, left: float) -> tuple[Head, dict[str, Any]]:
+        """The head that the copy has come to, and the meta row. Where the store goes away in
+        between, it may be called again."""
+        for _ in range(3):
+            head, rows = self.store.load(left)
+            for table in (*schema.TABLES, "sqlite_sequence"):
+                connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
+            meta: dict[str, Any] = {}
+            for changes in rows:
+                meta = _apply(connection, changes, self.place) or meta
+            if not meta:  # each change brings that row, and it is never removed
+                raise StoreError(f"{self.place}: {ROWS_GONE}")
+            found = self.store.since(head, left)
+            if found is None:
+                continue
+            for head, changes in found:  # noqa: B007
+                meta = _apply(connection, changes, self.place)
+            return head, meta
+        raise StoreError(f"{self.place} changes faster than its rows can be read")
 
     @property
     def _following(self) -> Tables:
