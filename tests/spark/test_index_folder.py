@@ -4,6 +4,7 @@ import fcntl
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -96,6 +97,18 @@ def texts(name, count=500):
 
 def are_there(index, keys):
     return index.contains(keys)["present"].to_pylist() == [True] * len(keys)
+
+
+@pytest.mark.parametrize("far", [2**70, [2**70, 1, Decimal("1.5")], [-(2**70)], pa.scalar(5)])
+def test_ranks_of_what_64_bits_do_not_hold_and_of_a_scalar(tmp_path, far):
+    index = made(tmp_path / "index", texts("k", 20))
+    ranks, between = index.rank(far).to_pylist(), index.count_between(-(2**70), 2**70).to_pylist()
+    asked = far if isinstance(far, list) else [far.as_py() if isinstance(far, pa.Scalar) else far]
+    assert [row["x"] for row in ranks] == list(map(float, asked))
+    sizes = [len(key) for key in texts("k", 20)]
+    assert [row["value"] for row in ranks] == [sum(n <= x for n in sizes) for x in asked]
+    assert [row["value"] for row in between] == [20]
+    assert index.count_between(pa.scalar(5), pa.scalar(9)).to_pylist()[0]["value"] == 0
 
 
 def once(monkeypatch, owner, name, then):

@@ -335,11 +335,18 @@ def _read_digest(folder: str, manifest: Manifest) -> DyadicQDigest | None:
 
 
 def _questions(values: Any) -> np.ndarray:
+    """As an answer shows them: integers of more than 64 bits as the nearest floats."""
+    if isinstance(values, pa.Scalar):
+        values = values.as_py()
     if isinstance(values, pa.Array):
         values = values.to_numpy(zero_copy_only=False)
     elif isinstance(values, pa.ChunkedArray):
         values = values.to_numpy()
-    return np.atleast_1d(np.asarray(values))
+    asked = np.atleast_1d(np.asarray(values))
+    long = asked.dtype == object and any(
+        isinstance(each, int) and each.bit_length() > 64 for each in asked
+    )
+    return asked.astype(np.float64) if long else asked
 
 
 def _table(asked: dict[str, Any], answer: Estimate) -> pa.Table:
