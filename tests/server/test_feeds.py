@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -188,6 +190,37 @@ def test_the_state_of_a_quiet_ledger_comes_as_often_as_clients_are_told(feeder, 
                 await happens(lambda number=number: channel.seq >= number)
                 gaps.append(clock())
             assert min(after - before for before, after in pairwise(gaps)) < 1.8
+        finally:
+            await feeds.stop()
+
+    asyncio.run(follow())
+
+
+def test_what_took_long_once_does_not_rest_as_long(feeder, ledger, monkeypatch):
+    """A first answer may wait for kernels to be compiled, and any for a turn."""
+    late = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late)
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "RECHECK_SECONDS", 0.1)
+
+    async def follow():
+        feeds = feeds_of(ledger)
+        made = feeds._pushes.update
+
+        async def slow(*asked):
+            nonlocal late
+            found = await made(*asked)
+            late += 2 * PATIENCE_SECONDS
+            return found
+
+        feeds._pushes.update = slow
+        await feeds.start()
+        try:
+            select = "SELECT count FROM orders(driver) FOR ALL"
+            channel = await feeds.open(Topic("select", select, "update"), Listener())
+            await happens(lambda: channel.seq == 1)
+            feeder.minute()
+            await happens(lambda: channel.seq >= 2)
         finally:
             await feeds.stop()
 

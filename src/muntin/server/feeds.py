@@ -316,7 +316,8 @@ class Feeds:
                 self.pushed += 1
                 self._tell(feed)
             cost = time.monotonic() - began
-            await asyncio.sleep(max(usual - cost, cost * (1 / SHARE_OF_TIME - 1)))
+            # of which a first answer, and waiting for a turn, tell little
+            await asyncio.sleep(max(usual - cost, min(quiet, cost * (1 / SHARE_OF_TIME - 1))))
 
     def _tell(self, feed: Feed) -> None:
         for subscriber in tuple(feed.subscribers):
