@@ -410,3 +410,12 @@ def test_a_schema_is_learnt_of_the_first_file_as_spark_learns_it(spark, tmp_path
         assert (
             _of_first_file(spark, SourceSpec(format="parquet", path=f"{tmp_path}/{path}")) is None
         )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", ["s3a://bucket/a.csv", "far://bucket/a.parquet"])
+def test_a_store_that_spark_has_no_package_for_is_told(spark, path):
+    """It was told that Spark has no source 'csv'; there were parquet, csv, …"""
+    told = rf"source\.path: {path}: this Spark has no package for {path.partition(':')[0]}://.*spark\.jars"
+    with pytest.raises(SourceError, match=told):
+        muntin.summarize(path, SPEC)

@@ -41,6 +41,7 @@ _LOG = logging.getLogger("muntin.spark")
 _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
 _UNREAD = "[PARQUET_TYPE_ILLEGAL", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
+_NO_STORE = "ClassNotFoundException: Class org.apache.hadoop.fs", "No FileSystem for scheme"
 NO_SUCH_COLUMN = (
     "Spark reads no file with such a column, unless schema: under source names those that are "
     "wanted; muntin.summarize without fields, where Arrow reads, takes it"
@@ -406,6 +407,14 @@ def _loaded(reader: Any, source: SourceSpec, ddl: str | None, path: str) -> Data
             text = f"source.schema: {source.schema_!r}: {text}"
         elif "PATH_NOT_FOUND" in text:
             text = f"source.path: {source.path}: no such file or folder"
+        elif source.format in FILE_FORMATS and any(sign in text for sign in _NO_STORE):
+            scheme = path.partition("://")[0]
+            text = (
+                f"source.path: {source.path}: this Spark has no package for {scheme}:// ({text}): "
+                "name it, for s3a:// of the version of Spark's own Hadoop:  "
+                "spark: {spark.jars.packages: org.apache.hadoop:hadoop-aws:VERSION}; or start your "
+                "session with it"
+            )
         elif "DATA_SOURCE_NOT_FOUND" in text or "ClassNotFoundException" in text:
             text = (
                 f"source.format: Spark has no source '{source.format}'; "
