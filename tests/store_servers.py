@@ -260,6 +260,7 @@ class PostgresServer(Server):
     def kept(self, schema: str) -> Callable[[], None]:
         """What puts the ledger back as it is now: all that comes until then is lost."""
         tables = ("ledger", "rows", "payloads", "log")
+        self.ask(*(f"DROP TABLE IF EXISTS {schema}.old_{t}" for t in tables))
         self.ask(*(f"CREATE TABLE {schema}.old_{t} AS TABLE {schema}.{t}" for t in tables))
         return lambda: self.ask(
             *(

@@ -252,7 +252,7 @@ def test_the_newer_of_two_takes_over_and_the_older_says_so(tmp_path):
     assert code == 1
     lines = said(err)
     assert len(lines) == 1
-    assert lines[0].startswith('error: another writer (epoch 2) took over pipeline "flights"')
+    assert lines[0].startswith('error: another writer took over pipeline "flights"')
     newer.wait_for_batches(batches(tmp_path) + 2)
     assert ends_after_its_batch(newer, signal.SIGTERM) == []
 

@@ -68,7 +68,7 @@ def test_a_batch_is_stored_whole(ledger):
     assert ledger.states("s") == {}
     assert list(ledger.rejected("p")) == [(1, first.rejected[0])]
     (info,) = ledger.pipelines()
-    assert (info.name, info.spec, info.epoch, info.query_id) == ("p", SPEC, 1, "A")
+    assert (info.name, info.spec, info.epoch, info.query_id) == ("p", SPEC, writer.epoch, "A")
     assert (info.watermark, info.max_event_time, info.batches) == (5, 25, 1)
     assert (info.read, info.counted, info.late, info.rejected) == (4, 3, 0, 1)
     assert info.committed_at is not None
@@ -232,7 +232,7 @@ def test_a_newer_writer_fences_the_older(ledger):
     (piece,) = ledger.pieces("s", PANE, 0, 10)
     asked = ledger.ask("p", "slow_down", {})
     new = ledger.open_writer("p", SPEC, query_id="A")
-    assert (old.epoch, new.epoch) == (1, 2)
+    assert old.epoch < new.epoch
     before = ledger.pipelines(), ledger.version()
     for write in (
         lambda: old.commit(batch(1, partial("s", 0, [2]))),
@@ -246,7 +246,7 @@ def test_a_newer_writer_fences_the_older(ledger):
         lambda: old.drop_before("s", PANE, 100),
         lambda: old.drop_history_before(100),
     ):
-        with pytest.raises(LedgerConflict, match=r"another writer \(epoch 2\) took over"):
+        with pytest.raises(LedgerConflict, match="another writer took over"):
             write()
     assert (ledger.pipelines(), ledger.version()) == before
     assert new.commit(batch(1, partial("s", 0, [2])))
@@ -315,7 +315,7 @@ def test_overwrite_deletes_the_pipelines_data_only(ledger):
     ledger.ask("p", "slow_down", {})
     spec = {"pane_us": 20, "summaries": {"s": {"kind": "kll"}}}
     again = ledger.open_writer("p", spec, query_id="Z", mode="overwrite")
-    assert again.epoch == 2
+    assert again.epoch > writer.epoch
     info = next(one for one in ledger.pipelines() if one.name == "p")
     assert (info.read, info.counted, info.rejected, info.batches) == (0, 0, 0, 0)
     assert (info.watermark, info.query_id, info.spec) == (None, None, spec)

@@ -84,7 +84,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.writer is not None:
             self.zombies = [*self.zombies[-2:], self.writer]
         self.writer = self.ledger.open_writer("p", SPEC, query_id="A")
-        self.expected.epoch += 1
+        assert self.writer.epoch > self.expected.epoch
+        self.expected.epoch = self.writer.epoch
 
     # What writers do
 

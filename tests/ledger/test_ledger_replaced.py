@@ -5,7 +5,7 @@ import shutil
 import pytest
 from ledger_helpers import PANE, SPEC, batch, partial
 
-from muntin.errors import LedgerError
+from muntin.errors import LedgerConflict, LedgerError
 from muntin.ledger import ClosedWindow
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.feeds import Closings
@@ -53,6 +53,24 @@ def test_readers_see_the_file_that_is_there_now(tmp_path):
     assert reader.generation() > generation
     assert [piece.events for piece in reader.pieces("s", PANE)] == [3]
     reader.close()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_who_writes_into_a_file_that_nobody_reads_any_more_is_refused(tmp_path, anew):
+    path = tmp_path / "x.db"
+    ledger = SqliteLedger(path)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    delete(path)
+    if anew:
+        fill(path, [1])
+    for act in (
+        lambda: writer.commit(batch(1, partial("s", 0, [1]))),
+        lambda: writer.set_status({}),
+    ):
+        with pytest.raises(LedgerConflict, match=r"x.db is not the file any more.* nothing was"):
+            act()
+    ledger.close()
 
 
 def test_answers_are_of_the_file_that_is_there_now(tmp_path):

@@ -27,6 +27,7 @@ from muntin.ledger import schema
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
 from muntin.ledger.store import (
+    LOG_KEPT,
     META,
     ROWS_GONE,
     Change,
@@ -125,6 +126,7 @@ class Replica(SqliteFile):
     def reload(self) -> None:
         """Read all rows of the store anew."""
         with self._changing:
+            self._catch_up(self.deadline)  # which sees where commits were lost
             self._load_anew(self.deadline)
 
     def _follow(self) -> None:
@@ -154,7 +156,10 @@ class Replica(SqliteFile):
         asked = time.monotonic()
         found = self._patiently(lambda left: self.store.since(self._head, left), patience)
         if found is None:
+            known = self._head
             self._load_anew(patience)
+            if known != _NO_HEAD and self._head.number < known.number + LOG_KEPT:
+                self.losses += 1  # else it may be too far back for the log
         for head, changes in found or ():
             with self.explained(), transaction(self._following):
                 meta = _apply(self._following, changes, self.place)

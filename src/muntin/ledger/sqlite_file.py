@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from muntin.errors import LedgerError, LedgerMissing
+from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
 from muntin.ledger import schema
 from muntin.ledger.tables import Tables
 
@@ -38,6 +38,8 @@ class SqliteFile:
     _identity: tuple[int, int] | None = None
     """Of the file that the idle connections are of."""
     _closed: bool = False
+    losses: int = 0
+    """How often what had been committed was found to be gone."""
 
     @property
     def place(self) -> str:
@@ -108,7 +110,9 @@ class SqliteFile:
         with self.explained():
             if not self.path.exists():  # connecting would make an empty file
                 raise LedgerError(f"the ledger {self.path} is gone: was it moved or deleted?")
+            identity = self._look()
             connection = self._raw_connection()
+            connection.identity = identity
             try:
                 connection.execute(f"PRAGMA synchronous = {self.synchronous}")
                 connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES_MAX}")
@@ -130,6 +134,11 @@ class SqliteFile:
 
     def write(self, connection: Tables, act: Callable[[Tables], Outcome]) -> Outcome:
         """Run `act` in a transaction of a connection."""
+        if connection.identity != self._look():  # it would go into a file that nobody reads
+            raise LedgerConflict(
+                f"the ledger {self.path} is not the file any more that this process has opened: it "
+                "was moved, deleted or replaced; nothing was stored: start again"
+            )
         with self.explained(), transaction(connection):
             return act(connection)
 

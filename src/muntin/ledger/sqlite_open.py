@@ -82,7 +82,8 @@ def become_writer(
         record.update(batches=0, read=0, counted=0, late=0, rejected=0, rejected_number=0)
     if not record["batches"]:
         record["query_id"] = None
-    record["epoch"] += 1
+    # no other history of this ledger has given it, as of `Tables.next_number`
+    record["epoch"] = max(record["epoch"] + 1, now_us())
     identifiers = store_spec(connection, record, text, owned)
     row = tuple(record.values())
     return Opened(pipeline, record["id"], record["epoch"], query_id, mode, owned, identifiers, row)

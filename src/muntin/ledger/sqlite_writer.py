@@ -42,7 +42,7 @@ from muntin.ledger.schema import IN_FILE, pack
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
 from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
 from muntin.ledger.tables import Tables
-from muntin.times import now_us
+from muntin.times import instant_text, now_us
 
 Record = dict[str, Any]
 Outcome = TypeVar("Outcome")
@@ -58,9 +58,10 @@ class Writer:
         self._connection = connection
         self._opened = opened
         self.epoch = opened.epoch
-        """Higher than that of every writer before this one."""
+        """Higher than that of every writer before this one: when it was opened, microseconds."""
         self._owned = opened.owned
         self._identifiers = dict(opened.identifiers)
+        self._losses = file.losses
         self._rows = [opened.row]  # the pipeline's: the last, and those that tries left
         self._lock = threading.RLock()
         self._closed = False
@@ -104,13 +105,14 @@ class Writer:
                 "replaced? Start the pipeline again"
             )
         record = dict(zip(schema.PIPELINES.columns, rows[0], strict=True))
-        if record["epoch"] != self.epoch:
+        if record["epoch"] > self.epoch:
             raise LedgerConflict(
-                f"another writer (epoch {record['epoch']}) took over pipeline "
-                f'"{self._opened.pipeline}"; this one (epoch {self.epoch}) may not write any more: '
-                "let it end, and look which process holds the pipeline"
+                f'another writer took over pipeline "{self._opened.pipeline}" at '
+                f"{instant_text(record['epoch'])}; this one, of {instant_text(self.epoch)}, may "
+                "not write any more: let it end, and look which process holds the pipeline"
             )
-        if rows[0] not in self._rows:  # nobody else changes it under this epoch
+        # nobody else changes the row under this epoch; and other rows may have been lost alone
+        if rows[0] not in self._rows or self._file.losses != self._losses:
             raise LedgerConflict(
                 f'pipeline "{self._opened.pipeline}" in {self._url} is not as this writer left it: '
                 "the ledger has lost what was committed last (a failover, a restored backup?). "

@@ -45,11 +45,13 @@ class Tables(sqlite3.Connection):
 
     `place`: named where a row is damaged.
     `noted`: takes what is written, where somebody has to know.
+    `identity`: of the file that it is of.
     `fetch`: where the payloads are that neither the table holds nor a file: ids -> rows.
     """
 
     place: str = ""
     noted: Noted | None = None
+    identity: tuple[int, int] | None = None
     fetch: Callable[[Sequence[int]], Iterable[Row]] | None = None
 
     def rows(self, table: SqlTable, clause: str = "", values: Sequence[Any] = ()) -> list[Row]:
