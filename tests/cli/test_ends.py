@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pyarrow as pa
@@ -19,6 +20,7 @@ import muntin
 from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
 from muntin.spark.failures import unless_java_is_gone
+from muntin.spark.progress import tasks_at_hand
 
 pytestmark = [
     pytest.mark.spark,
@@ -218,6 +220,17 @@ def test_what_java_has_stopped_need_not_be_stopped():
         raise RuntimeError("another")
 
 
+def test_no_tasks_are_at_hand_where_java_is_gone():
+    """A signal to all processes, as a line of what is going on is due."""
+
+    class Gone:
+        @property
+        def sparkContext(self):
+            raise ConnectionRefusedError
+
+    assert tasks_at_hand(cast("Any", Gone())) == (0, 0)
+
+
 def test_java_ends_first(tmp_path):
     """Killed, as where memory is short; then by the signal that all processes get at a service's
     end, which is an end in order. Each time the next run goes on."""
@@ -292,6 +305,16 @@ def test_a_pipeline_that_dies_says_why_in_the_ledger(tmp_path):
     told = status(tmp_path)
     assert told["state"] == "failed"
     assert f"error: {told['reason']}" == lines[0]
+
+
+def test_a_row_that_an_expression_fails_on_is_told_in_a_line(tmp_path):
+    """Not below pages of Java's trace, which PySpark and Py4J log."""
+    more = "fields: {delay: delay + 9223372036854775807}"
+    code, _, err = Run(tmp_path, "--once", more=more, files=1, module="muntin").ended()
+    (line,) = said(err)
+    assert code == 1
+    assert line.startswith("error: Spark: [ARITHMETIC_OVERFLOW]")
+    assert "take it out, and name the new one anew" in line
 
 
 def test_rejected_records_beyond_the_share_are_no_success_and_a_reset_reads_all_again(tmp_path):

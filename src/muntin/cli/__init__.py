@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -62,6 +63,14 @@ class _NotNeeded:
             raise ModuleNotFoundError(name)
 
 
+def _one_line_is_enough() -> None:
+    """What fails in Spark ends in a line of ours: PySpark and Py4J log all of Java's trace first,
+    as JSON, and by the root logger, which then shows whatever else is logged."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
+
+
 def command_line() -> None:
     """`muntin` in a shell: `main` in a process of its own."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -69,6 +78,7 @@ def command_line() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     if sys.argv[1:2] and sys.argv[1] in ONLY_ASK:
         _ask_and_leave()
+    _one_line_is_enough()
     try:
         main()
     finally:

@@ -28,7 +28,8 @@ _COLON = (
 )
 ON_A_ROW = (
     ". Where a row does that to an expression (under fields, or the DataFrame's own), it ends each "
-    "run: write try_cast, try_divide, try_add and the like, which give null"
+    "run: write try_cast, try_divide, try_add and the like, which give null (a field that is "
+    "stored keeps its expression: take it out, and name the new one anew)"
 )
 # advice by which sums would wrap unseen
 _ANSI = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" .*?(?= SQLSTATE)')

@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from muntin.spark.failures import unless_java_is_gone
 from muntin.spark.session import is_classic
 
 if TYPE_CHECKING:
+    from pyspark import SparkStageInfo
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
 
 
 def tasks_at_hand(spark: SparkSession) -> tuple[int, int]:
-    """Tasks of the stages that run: those that are done, and all."""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    """Tasks of the stages that run: those that are done, and all; none where Java is gone."""
+    stages: list[SparkStageInfo | None] = []
+    with unless_java_is_gone():
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]
     return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
 
