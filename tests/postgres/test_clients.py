@@ -789,6 +789,10 @@ def test_lists_of_the_catalog_in_binary(connection):
          "pg_namespace", [([11, 2200, 13000], [None, 2200, 13000])]),
         ("SELECT ARRAY[true, null], ARRAY['a\"b', 'c,\\d', null, 'NULL', ''] FROM pg_am",
          [([True, None], ['a"b', "c,\\d", None, "NULL", ""])]),
+        ("SELECT ARRAY[ARRAY[1, 2], ARRAY[3, null]], ARRAY[ARRAY['a b'], ARRAY['NULL']] FROM pg_am",
+         [([[1, 2], [3, None]], [["a b"], ["NULL"]])]),
+        ("SELECT array_agg(current_schemas(false)), array_agg(ARRAY[oid] ORDER BY oid) FROM "
+         "pg_namespace WHERE oid < 3000", [([["public"]] * 2, [[11], [2200]])]),
         ("SELECT generate_series(1, 3)", [(1,), (2,), (3,)]),
         ("SELECT n FROM pg_namespace, generate_series(1, 3, 2) n WHERE oid = 11", [(1,), (3,)]),
         ("SELECT relname, i.n FROM pg_class c CROSS JOIN LATERAL generate_series(2, c.relnatts) "
@@ -823,6 +827,15 @@ def test_psql(fed):
     assert "LINE 1: SELECT drivr FROM orders(driver)\n               ^" in said
 
 
+def test_lists_in_a_list_have_the_type_of_its_items_and_one_length(connection):
+    text = "SELECT array_agg(conkey), ARRAY[ARRAY[1, 2]] FROM pg_constraint GROUP BY contype"
+    found = connection.execute(text).description
+    assert [column.type_code for column in found] == [1028, 1007]
+    for binary in (False, True):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="not as long as each other"):
+            connection.execute("SELECT ARRAY[ARRAY[1], ARRAY[2, 3]] FROM pg_am", binary=binary)
+
+
 @psql
 def test_a_text_that_psql_cuts_is_told():
     ledger = temporary()
@@ -844,6 +857,20 @@ def test_psql_describes(fed):
     assert said == ""
     assert "public|orders(driver)|table|muntin\n" in out
     assert "driver|text|||\ncount|bigint|||\n" in out
+    out, said = shell(fed.postgres_url, "SELECT ARRAY[1, 2], ARRAY['a b', 'null'] FROM pg_am")
+    assert (out, said) == ('{1,2}|{"a b","null"}\n', "")
+    for command, error in (
+        (r"\sf version", "nothing here is called 'version'"),
+        (r"\sv orders", '"public.orders" is not a view'),
+    ):
+        assert error in shell(fed.postgres_url, command)[1]
+
+
+@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="there is no pg_dump")
+def test_pg_dump_is_told_what_to_do_instead(fed):
+    done = subprocess.run(["pg_dump", fed.postgres_url], capture_output=True, text=True, timeout=60)
+    assert done.returncode
+    assert "pg_dump has nothing to copy here: COPY (SELECT" in done.stderr
 
 
 # who may come in

@@ -58,7 +58,7 @@ _CALLS |= dict.fromkeys(
 _CALLS |= dict.fromkeys(
     ("obj_description", "col_description", "shobj_description", "pg_size_pretty",
      "pg_tablespace_location", "current_setting", "set_config", "to_regclass",
-     "json_build_object"), _NULL,
+     "json_build_object", "array_remove"), _NULL,
 )  # fmt: skip
 _ALIKE = {
     "has_.*_privilege|pg_has_role|pg_.*_is_visible": _TRUE,
@@ -84,7 +84,7 @@ _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
 _OIDS = ("oid", "typid", "relid")
 """How columns of them end: a list of them has a type of its own."""
-_OF_ROWS = words("json_build_object age pg_partition_ancestors pg_partition_tree")
+_OF_ROWS = words("json_build_object age array_remove pg_partition_ancestors pg_partition_tree")
 """Of tables without rows they are right: of constants they would not be."""
 _PROCEDURES = words("typinput typreceive typsend")
 _SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
@@ -93,6 +93,10 @@ _KEPT_CASTS = words(
     "bool boolean int integer bigint smallint int2 int4 int8 real date timestamp timestamptz xid"
 )
 _NAMES = words("name char cstring")
+_NO_DUMP = (
+    "pg_dump has nothing to copy here: COPY (SELECT …) TO STDOUT (FORMAT binary) and psql --csv "
+    "write rows, `muntin ledger copy` a whole ledger"
+)
 _RIGHTS = words("select usage connect execute")  # of everybody who came in
 
 
@@ -353,7 +357,8 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return exp.Boolean(this=not _RIGHTS.isdisjoint(right.strip() for right in wanted))
     if value:
         return _sql(value)
-    raise refused(f"no function {name[:64]} in the catalog", "unknown_function")
+    remedy = "" if name != "acldefault" else _NO_DUMP
+    raise refused(f"no function {name[:64]} in the catalog", "unknown_function", remedy)
 
 
 def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
@@ -375,6 +380,9 @@ def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
     """To a type that DuckDB knows."""
     to = _type_said(node)
     if to == "oid":
+        if node.this.is_string and not node.this.name.isdecimal():  # what psql asks for \sf
+            remedy = "the catalog lists tables and types, no functions"
+            raise refused(f"nothing here is called {node.this.name[:64]!r}", "unknown_name", remedy)
         return node.this if not node.this.is_string else exp.cast(node.this, "BIGINT")
     if to in _TEXTS:
         if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":

@@ -5,6 +5,7 @@ A piece of some thousand rows is written at once, by NumPy: Python makes no obje
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import buffer_numbers, pc
+from muntin.errors import SelectError
 from muntin.select.values import duration_said
 
 TEXT, BINARY = 0, 1
 DATA_ROW, COPY_DATA = b"D", b"d"
 ROWS_AT_ONCE = 8_192
 _EPOCH_US, _EPOCH_DAYS = 946_684_800_000_000, 10_957  # 2000-01-01, from which PostgreSQL counts
+_PLAIN_ITEM = re.compile(r'[^\s{}",\\]+')  # which needs no quotes in an array
 _INTERVAL = np.dtype([("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
 
 
@@ -69,8 +72,11 @@ def type_of(kind: pa.DataType) -> PostgresType:
         if is_.is_unsigned_integer(kind):
             return INT4 if kind.bit_width == 8 else INT8
         return {8: INT2, 16: INT2, 32: INT4}.get(kind.bit_width, INT8)
-    if is_.is_list(kind) and not is_.is_nested(kind.value_type):
-        return _LISTS[_item_type(kind.value_type)]
+    if is_.is_list(kind):
+        item = kind.value_type
+        while is_.is_list(item):  # arrays of any dimensions have the same type
+            item = item.value_type
+        return VARCHAR if is_.is_nested(item) else _LISTS[_item_type(item)]
     if is_.is_timestamp(kind):
         return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
     known = (
@@ -236,16 +242,17 @@ def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
 def _list_binary(value: pa.ListScalar) -> bytes | None:
     if not value.is_valid:
         return None
-    items, of = value.values, _item_type(value.values.type)
-    number = len(items)
+    sizes, items = _dimensions(value)
+    of = _item_type(items.type)
     fields = _fields(items.cast(pa.int32(), safe=False) if of is _OID else items, BINARY)
-    head = np.array([number > 0, -1 in fields.lengths, of.oid, number, 1], ">i4").tobytes()
+    bounds = [bound for size in sizes for bound in (size, 1)]  # each dimension begins at 1
+    head = np.array([len(sizes), -1 in fields.lengths, of.oid, *bounds], ">i4").tobytes()
     ends, data = np.cumsum(np.maximum(fields.lengths, 0)).tolist(), fields.data.tobytes()
     parts = [
         int(size).to_bytes(4, "big", signed=True) + data[end - max(size, 0) : end]
         for size, end in zip(fields.lengths.tolist(), ends, strict=True)
     ]
-    return head[: 20 if number else 12] + b"".join(parts)
+    return head + b"".join(parts)
 
 
 def _list_text(value: pa.Scalar) -> str | None:
@@ -254,9 +261,44 @@ def _list_text(value: pa.Scalar) -> str | None:
         return None
     if not pa.types.is_list(value.type):
         return str(value.as_py())
-    items = _as_text(value.values, type_of(value.values.type)).to_pylist()
-    quoted = (None if v is None else v.replace("\\", "\\\\").replace('"', '\\"') for v in items)
-    return "{" + ",".join("NULL" if v is None else f'"{v}"' for v in quoted) + "}"
+    sizes, items = _dimensions(value)
+    texts = [_item_text(text) for text in _as_text(items, type_of(items.type)).to_pylist()]
+    for size in reversed(sizes[1:]):
+        texts = ["{" + ",".join(texts[at : at + size]) + "}" for at in range(0, len(texts), size)]
+    return "{" + ",".join(texts) + "}"
+
+
+def _item_text(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    if _PLAIN_ITEM.fullmatch(text) and text.upper() != "NULL":
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _dimensions(value: pa.Scalar) -> tuple[list[int], pa.Array]:
+    """How long the lists of an array are, from the outermost one on, and its items; no dimension
+    where there are none.
+
+    Raises
+    ------
+    SelectError
+        Lists in it are not as long as each other.
+    """
+    items = value.values
+    sizes = [len(items)]
+    while pa.types.is_list(items.type):
+        lengths = set(pc.list_value_length(items).to_pylist())
+        if len(lengths) > 1 or None in lengths:
+            raise SelectError(
+                "lists in a list are not as long as each other, and so no array of PostgreSQL",
+                code="value",
+                remedy="ask for one of them alone",
+            )
+        sizes.append(lengths.pop() if lengths else 0)
+        items = items.flatten()
+    return (sizes if all(sizes) else []), items
 
 
 def _interval_text(value: Any) -> str | None:
