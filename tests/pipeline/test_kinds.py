@@ -413,8 +413,11 @@ def test_without_a_rank_there_are_no_quantiles():
     summary = {"seen": {"kind": "fingerprint", "key": "tail"}}
     with run(pipeline(summary), [[table(some_rows(50))]]) as ingest:
         session = Session(ingest.ledger)
-        with pytest.raises(SelectError, match="ranks no number"):
+        with pytest.raises(SelectError, match="fingerprint without `rank`") as caught:
             session.sql("SELECT * FROM quantiles(seen, 0.5) FOR ALL")
+        assert caught.value.remedy == "contains(seen, 'd1', 'd2')"
+        ways = {row[0] for row in session.sql("DESCRIBE seen").rows if row[1]}
+        assert ways == {"contains(seen, 'd1', 'd2')", "windows(seen)"}  # they were offered
         assert answers(session, "SELECT present FROM contains(seen, 'zz') FOR ALL") == [
             {"present": False}
         ]

@@ -47,6 +47,18 @@ def test_only_what_has_windows_has_a_table_of_them():
     assert [name for name in known if name.startswith("windows")] == ["windows(frequency)"]
 
 
+def test_a_fingerprint_has_a_table_of_quantiles_where_it_ranks():
+    known = relations(
+        {
+            n: SummaryInfo(n, "fingerprint", parameters={"rank": r})
+            for n, r in (("a", "x"), ("b", None))
+        },
+        {},
+    )
+    tables = [name for name in known if name.startswith("quantiles")]
+    assert tables == ["quantiles(a, 0.5, 0.9, 0.99)"]
+
+
 @pytest.mark.parametrize("number", ["1001", "999999999", "9" * 5_000])
 def test_the_number_of_a_parameter_is_bounded(number):
     """It makes a list of so many: a statement of ten characters would take all memory."""

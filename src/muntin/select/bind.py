@@ -127,7 +127,7 @@ class Binder:
                 raise self._error(
                     item.summary_span,
                     f"{info.name} is not a vector matrix but {info.kind}",
-                    f"ask it with {usages(info.kind)}" if usages(info.kind) else "",
+                    f"ask it with {usages(info)}" if usages(info) else "",
                 )
             return info
         if len(matrices) == 1:
@@ -148,7 +148,7 @@ class Binder:
             raise self._error(
                 item.span,
                 f"{info.name} is {info.kind}, which is no table by itself",
-                f"ask it with {usages(info.kind)}".replace("<summary>", in_select(info.name)),
+                f"ask it with {usages(info)}".replace("<summary>", in_select(info.name)),
             )
         if not item.arguments:
             return _bound(
@@ -189,11 +189,12 @@ class Binder:
     def _function(self, item: SourceItem) -> Bound:
         function = TABLE_FUNCTIONS[item.name.lower()]
         info = self._first_summary(item, function.usage)
-        if info.kind not in function.kinds:
-            instead = usages(info.kind) or _keys_of(info)
+        if not function.can_ask(info):
+            instead = usages(info) or _keys_of(info)
             raise self._error(
                 item.span,
-                f"{function.name}() cannot be asked of {info.name}, which is {info.kind}",
+                f"{function.name}() cannot be asked of {info.name}, which is {info.kind}"
+                + (" without `rank`" if info.kind in function.kinds else ""),
                 instead.replace("<summary>", in_select(info.name)),
             )
         given = (item.arguments or ())[1:]

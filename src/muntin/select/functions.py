@@ -67,6 +67,11 @@ class TableFunction:
     table: Callable[[Any, tuple[Argument, ...]], pa.Table] | None = None
     columns_by_kind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def can_ask(self, info: SummaryInfo) -> bool:
+        """Whether a summary answers it: a fingerprint of keys alone ranks nothing."""
+        ranks = info.parameters.get("rank", "") is not None
+        return info.kind in self.kinds and (ranks or self.kinds != _ORDERED)
+
     def all_columns(self, info: SummaryInfo) -> tuple[str, ...]:
         """Of the result for one summary."""
         columns = self.columns_by_kind.get(info.kind, self.columns)
@@ -302,7 +307,7 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
 `kinds`, or a function of its own."""
 
 
-def usages(kind: str) -> str:
-    """How a kind of summary is asked, for messages."""
-    known = [f.usage for f in TABLE_FUNCTIONS.values() if kind in f.kinds]
+def usages(info: SummaryInfo) -> str:
+    """How a summary is asked, for messages."""
+    known = [f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)]
     return " or ".join(known)

@@ -44,7 +44,7 @@ def asked(info: SummaryInfo) -> str:
     """A FROM item that asks a summary."""
     if info.keys:
         return ways(info)[0]
-    usage = next((f.usage for f in TABLE_FUNCTIONS.values() if info.kind in f.kinds), "<summary>")
+    usage = next((f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)), "<summary>")
     return usage.replace("<summary>", in_select(info.name))
 
 
@@ -113,7 +113,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
             rows += [(way, name, "key") for name in key]
             rows += [(way, name, meaning) for name, meaning in sums]
     for function in TABLE_FUNCTIONS.values():
-        if info.kind in function.kinds:
+        if function.can_ask(info):
             way = function.usage.replace("<summary>", in_select(info.name))
             by = {*info.by, *info.parts}
             rows += [(way, n, "key" if n in by else "answer") for n in function.all_columns(info)]

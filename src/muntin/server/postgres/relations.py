@@ -72,7 +72,7 @@ def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
         return
     for function in TABLE_FUNCTIONS.values():
         arguments = _ARGUMENTS.get(function.name, "")
-        if info.kind not in function.kinds:
+        if not function.can_ask(info):
             continue
         if not arguments:
             try:
