@@ -388,6 +388,8 @@ def test_standing_queries_run_on_update_only():
     queries = {"due": {"select": text, "on": "update"}}
     made = ingested(pipeline(queries=queries), [[events(beating(300))]])
     assert states(made)
+    (note,) = Session(made.ledger).sql("SELECT * FROM trend(due)").notes
+    assert note.message.startswith("due: it runs on update, so that no window has a result")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,13 @@ class LedgerMoment:
             if query in known.pipeline.queries:
                 said = partial(overtaken, self._pieces, known, query)
                 read = partial(history.trend, cache=self._cache, overtaken=said)
-                return self._history("trend", query, window, known, read)
+                found = self._history("trend", query, window, known, read)
+                if known.pipeline.queries[query].on == "window" or found.table.num_rows:
+                    return found
+                said = (
+                    f"{query}: it runs on update, so that no window has a result: ask it as it is"
+                )
+                return replace(found, notes=(*found.notes, Note("nothing", query, said)))
         raise UnknownName(f"no standing query {query!r} in this ledger")
 
     def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
