@@ -127,6 +127,9 @@ def test_rejected_shows_records_and_reasons(muntin, ledger):
     assert code == 0
     assert "3 of 303 events rejected" in out
     assert "no_time" in out
+    assert "--limit" not in out
+    _, out, _ = muntin("rejected", "-l", ledger, "--limit", "2")
+    assert out.endswith("the 2 oldest of those that are kept; --limit shows more\n")
 
 
 def test_a_run_that_rejected_shows_no_password_of_its_ledger(capsys):

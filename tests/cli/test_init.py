@@ -61,6 +61,17 @@ def test_one_bad_time_among_few_is_named_with_its_row(init):
         assert "1 of 10 rows have no time in 'at', such as 'soon' in row 5 of d.csv" in said
 
 
+def test_a_bad_row_is_named_with_the_folder_of_its_file(muntin, tmp_path):
+    rows = [f"{t},EWR,{n}" for n, t in enumerate(MINUTES)]
+    for folder in ("01/00", "01/05", "02/05"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / "in" / folder / "d.csv").write_text(csv(rows))
+    (tmp_path / "in/01/05/d.csv").write_text(csv([*rows[:2], f"{MINUTES[2]},EWR,n/a", *rows[3:]]))
+    code, _, err = muntin("init", tmp_path / "in", "-o", tmp_path / "p.yaml")
+    assert code == 0
+    assert "such as 'n/a' in row 3 of 01/05/d.csv" in err
+
+
 def test_json_with_bad_lines(init):
     lines = [json.dumps({"at": t, "origin": "EWR", "delay": n}) for n, t in enumerate(MINUTES)]
     lines[100] = '{"at": "2024'

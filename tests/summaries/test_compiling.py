@@ -9,7 +9,7 @@ from numba.core import event
 from muntin.summaries.kernels import compiling
 from tests.server.conftest import until
 
-SAID = "compiling kernels, once per machine: some seconds more"
+SAID = "compiling kernels, once per machine: up to a minute more"
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@ def register(app: typer.Typer) -> None:
                     "record": [r.raw.decode("utf-8", "replace")[:200] for r in records],
                 }
                 print_table(pa.table({n: pa.array(v, pa.string()) for n, v in columns.items()}))
+                if len(records) == limit < info.rejected:
+                    typer.echo(f"the {limit:,} oldest of those that are kept; --limit shows more")
 
     @app.command()
     def export(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -100,7 +101,9 @@ class Sample:
         file = int(np.searchsorted(self.ends, row, "right"))
         number = row + 1 - (self.ends[file - 1] if file else 0)
         text = str(column[row].as_py())[:40]
-        return f", such as {text!r} in row {number:,} of {self.files[file].name}"
+        top = os.path.commonpath([path.parent for path in self.files])
+        place = self.files[file].relative_to(top)
+        return f", such as {text!r} in row {number:,} of {place}"
 
     def listed(self) -> str:
         return ", ".join(f"{name} {kind}" for name, (kind, _) in self.columns.items())

@@ -48,7 +48,7 @@ class _Watch(event.Listener):
             if self._spent > PATIENCE_SECONDS and not self._said:
                 self._said = True
                 if _first_to_say():
-                    _log.warning("compiling kernels, once per machine: some seconds more")
+                    _log.warning("compiling kernels, once per machine: up to a minute more")
 
 
 def _first_to_say() -> bool:
