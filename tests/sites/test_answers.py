@@ -21,6 +21,7 @@ from tests.sites.conftest import get, until
 from tests.sites.fed import START, Fed, coordinated, settled, sites, top, valid
 from tests.sites.proxy import Proxy
 from tests.sites.stream import (
+    LEASE,
     PANE_US,
     SITES,
     WINDOW_UNITS,
@@ -252,6 +253,19 @@ def test_streams_that_stand_still_are_stale_and_not_missing(tmp_path):
 
         until(old_but_there)
         assert muntin.connect(server.url).sql("SELECT * FROM top_k(global)").stale
+
+
+def test_sites_whose_times_are_far_apart_are_named(tmp_path):
+    with coordinated(coordinator(tmp_path, missing_after=4000)) as server:
+        north, south = server.fed
+        south.feed(int(LEASE) + 5)
+        found = until(lambda: answer if (answer := top(server)).get("problem") else None)
+        expected = "south is ahead of north by more than the lease, 10 units: wait until north"
+        assert found["problem"].startswith(expected)
+        assert (found["valid"], found["unit"], found["bound"]) == (False, START + 19, 0)
+        north.feed(int(LEASE) + 5)
+        settled(server)
+        assert "problem" not in top(server)
 
 
 def test_a_site_goes_on_without_a_coordinator(tmp_path):

@@ -165,6 +165,7 @@ class Status:
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
+        problem = problem or _apart(coordinator)
         return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale, problem)
 
     def _note_top(self, coordinator: Coordinator) -> None:
@@ -193,6 +194,18 @@ class Status:
         for name in ("sent", "naive"):
             point |= {f"{name}_{what}": sums[name][what] for what in ("messages", "bytes")}
         self._pace.append(point)
+
+
+def _apart(coordinator: Coordinator) -> str:
+    """What keeps answers from being valid where all sites are there: their streams' times."""
+    units = {s.unit: s.name for s in coordinator.membership.members() if s.unit > UNIT_MIN}
+    if not units or max(units) - min(units) <= coordinator.lease:
+        return ""
+    ahead, behind = units[max(units)], units[min(units)]
+    return (
+        f"{ahead} is ahead of {behind} by more than the lease, {coordinator.lease:g} units: "
+        f"wait until {behind} has caught up, or correct the times of one"
+    )
 
 
 def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]:
