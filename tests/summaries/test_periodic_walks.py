@@ -1,4 +1,4 @@
-"""HyperCalm beside all batches of its stream, whatever is done to it and however it is cut."""
+"""HyperCalm, and shards of one, beside all events of their stream, whatever is done to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_hyper_calm import intervals, within
 
 from muntin.errors import BadArgument
-from muntin.summaries import HyperCalm
+from muntin.summaries import HyperCalm, PeriodicShard
+from muntin.summaries.items import hash_items
+from muntin.summaries.sharding import SHARD_SEED, shards_of
 
 GAP, LAST = 97, 2**63 - 1
 FORMS: dict[str, Any] = {
@@ -124,3 +126,89 @@ class Beats(RuleBasedStateMachine):
 
 TestBeats = Beats.TestCase
 TestBeats.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
+
+
+class Shards(RuleBasedStateMachine):
+    """Shards of one stream; `runs`: of each, the events between its pauses that were not late."""
+
+    @initialize(
+        shards=st.sampled_from([1, 3]),
+        memory=st.sampled_from([3_000, 60_000]),
+        resolution=st.sampled_from([1, 13, GAP]),
+        batch_size=st.integers(1, 3),
+        form=st.sampled_from(["int64", "string"]),
+        start=st.sampled_from([0, -(2**63), LAST - 50_000, 1_700_000_000_000_000]),
+    )
+    def begin(self, shards: int, form: str, start: int, **options: Any) -> None:
+        self.options = {"k": 6, "gap": GAP, "interval_unit": 120, **options}
+        self.form, self.until, numbers = FORMS[form], start, range(shards)
+        self.shards = [
+            PeriodicShard(HyperCalm(**self.options), ["item"], shard, shards) for shard in numbers
+        ]
+        self.runs: list[list[list[tuple[int, int, int]]]] = [[[]] for _ in numbers]
+        self.late = [0 for _ in numbers]
+
+    @rule(
+        keys=st.sampled_from([1, 3, 40]),
+        n=st.sampled_from([0, 1, 9, 60]),
+        ahead=st.sampled_from([-1, 0, 50, 200, 3_000]),
+        spread=st.sampled_from([0, 1, GAP + 1, 300, 5_000]),
+        further=st.sampled_from([0, 1, GAP, 300, 10_000]),
+        seed=st.integers(0, 2**32),
+    )
+    def update(self, keys: int, n: int, ahead: int, spread: int, further: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(0, keys, n)
+        steps = (ahead + rng.integers(0, spread + 1, n)).tolist()
+        times = [min(max(self.until + step, -(2**63)), LAST) for step in steps]
+        items, until = pa.array(self.form(ids)), min(self.until + further, LAST)
+        hashes = hash_items(items, SHARD_SEED)
+        of = shards_of(hashes, len(self.shards))
+        for at, shard in enumerate(self.shards):
+            mine = np.flatnonzero(of == at)
+            moments = np.array(times, np.int64)[mine]
+            shard.update(items.take(pa.array(mine)), moments, until=until, late_before=self.until)
+            events = [(times[i], int(hashes[i]), int(ids[i])) for i in mine]
+            kept = [event for event in events if event[0] >= self.until]
+            self.runs[at][-1] += kept
+            self.late[at] += len(events) - len(kept)
+        self.until = until
+        self.check()
+
+    @rule(way=st.sampled_from([copy, deepcopy, PeriodicShard.copy, None]))
+    def goes_on_as(self, way: Any) -> None:
+        for at, left in enumerate(self.shards):
+            before = left.to_bytes()
+            self.shards[at] = way(left) if way else PeriodicShard.from_bytes(before)
+            left.update(self.form(np.arange(0)), [], until=LAST, nulls=1)
+            assert self.shards[at].to_bytes() == before
+
+    @rule()
+    def pause(self) -> None:
+        for at, shard in enumerate(self.shards):
+            shard.pause()
+            waiting = len(self.runs[at][-1])
+            self.runs[at][-1] = [event for event in self.runs[at][-1] if event[0] < self.until]
+            self.late[at] += waiting - len(self.runs[at][-1])
+            self.runs[at].append([])
+        self.check()
+
+    def check(self) -> None:
+        """Each is a HyperCalm of its events in the order of their times and hashes."""
+        for shard, runs, late in zip(self.shards, self.runs, self.late, strict=True):
+            calm = HyperCalm(**self.options)
+            for number, run in enumerate(runs):
+                if number:
+                    calm.pause()
+                times, _, ids = zip(*sorted(run), strict=True) if run else ((), (), ())
+                calm.update(self.form(np.array(ids, np.int64)), np.array(times, np.int64))
+            assert shard.whole().to_bytes() == calm.to_bytes()
+            waiting = [time for time, _, _ in runs[-1] if time >= self.until]
+            assert (shard.count, shard.late, shard.buffered) == (calm.count, late, len(waiting))
+            assert shard.first_buffered == min(waiting, default=None)
+            times = [time for run in runs for time, _, _ in run]
+            assert shard.span == ((min(times), max(times)) if times else None)
+
+
+TestShards = Shards.TestCase
+TestShards.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
