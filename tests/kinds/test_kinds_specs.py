@@ -140,7 +140,8 @@ TYPES = {
     ("name", "column", "kind", "message"),
     [
         ("quantiles", "delay", pa.string(), "value 'delay' is string.*AS DOUBLE"),
-        ("quantiles", "delay", pa.timestamp("us"), "AS DOUBLE"),
+        ("quantiles", "delay", pa.timestamp("us"), r"delay: UNIX_MICROS\(delay\)"),
+        ("quantiles int64", "delay", pa.date32(), r"delay: UNIX_DATE\(delay\)"),
         ("quantiles int64", "delay", pa.float64(), "must be whole numbers.*AS BIGINT"),
         ("quantiles by", "origin", pa.float64(), "by 'origin' is double.*AS STRING"),
         ("quantiles by", "origin", pa.binary(), "by 'origin' is binary"),

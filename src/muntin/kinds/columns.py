@@ -85,10 +85,17 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
     if whole and not is_whole(kind):
         raise BadArgument(
             f"{what} '{name}' is {kind}, and must be whole numbers: cast it under fields, "
-            f"for example  {name}: TRY_CAST({name} AS BIGINT)"
+            f"for example  {name}: {_as_number(name, kind, 'BIGINT')}"
         )
     if not is_numeric(kind):
         raise BadArgument(
             f"{what} '{name}' is {kind}, and must be a number: cast it under fields, "
-            f"for example  {name}: TRY_CAST({name} AS DOUBLE)"
+            f"for example  {name}: {_as_number(name, kind, 'DOUBLE')}"
         )
+
+
+def _as_number(name: str, kind: pa.DataType, number: str) -> str:
+    """A column as numbers, in SQL, which casts no dates, and of times whole seconds."""
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return f"{'UNIX_DATE' if pa.types.is_date(kind) else 'UNIX_MICROS'}({name})"
+    return f"TRY_CAST({name} AS {number})"
