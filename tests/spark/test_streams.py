@@ -6,6 +6,7 @@ import shutil
 import threading
 import weakref
 from io import StringIO
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,11 @@ import pytest
 from rich.console import Console
 
 import muntin
+from muntin.assembly.changes import spec_to_store
 from muntin.cli.view import LiveView
 from muntin.errors import LedgerConflict, SourceError, SpecError
+from muntin.ledger.open import open_ledger
+from muntin.ledger.records import Batch
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
 from muntin.spark.ingest import Ingest, gather_from
@@ -176,6 +180,39 @@ def test_a_checkpoint_that_is_older_than_the_ledger_is_refused(spark, table, tmp
     shutil.rmtree(place)
     (tmp_path / "new").rename(place)
     assert taken(2) == 300
+
+
+def test_a_ledger_that_is_older_than_the_checkpoint_is_told_before_spark_starts(
+    table, tmp_path, monkeypatch
+):
+    """Put back from a copy, or deleted: where nothing new came, a run ended as if all were well."""
+    url, place = f"sqlite:///{tmp_path}/l.db", tmp_path / "checkpoint"
+    for name in ("offsets", "commits"):
+        (place / name).mkdir(parents=True)
+        for number in range(3):
+            (place / name / str(number)).write_text("v1\n{}\n{}\n")
+    (place / "metadata").write_text('{"id":"q"}')
+    spec = pipeline(source={"format": "parquet", "path": str(tmp_path)})
+
+    def passes():
+        with monkeypatch.context() as patch:
+            patch.setattr(streams, "_own_source", Mock(side_effect=RuntimeError("Spark starts")))
+            with pytest.raises(RuntimeError, match="Spark starts"):
+                muntin.stream(None, spec, ledger=url, checkpoint=str(place), once=True)
+
+    with pytest.raises(LedgerConflict, match=r"no batch of query q, and batch 3 comes.*--reset"):
+        muntin.stream(None, spec, ledger=url, checkpoint=str(place), once=True)
+    ledger = open_ledger(url)
+    writer = ledger.open_writer(spec.name, spec_to_store(spec, None), query_id="q", mode="continue")
+    for number in range(3):
+        with pytest.raises(LedgerConflict, match=r"is lost to this ledger.*--append"):
+            muntin.stream(None, spec, ledger=ledger, checkpoint=str(place), once=True)
+        writer.commit(Batch("q", number))
+    writer.close()
+    passes()
+    (place / "commits" / "2").unlink()  # Spark died before it wrote that
+    passes()
+    ledger.close()
 
 
 def test_a_damaged_file_is_named_and_one_put_in_its_place_is_taken(spark, table, tmp_path):

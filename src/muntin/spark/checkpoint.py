@@ -122,9 +122,16 @@ def planned(location: str) -> list[str]:
         return []
 
 
-def _newest(folder: Path) -> int | None:
-    """The newest batch that is planned."""
-    names = (path.name for path in folder.glob("offsets/*"))
+def next_batch(location: str) -> int:
+    """The one behind those that are written down as done, 0 where that is not seen."""
+    path = local_path(location)
+    done = None if path is None else _newest(path, "commits")
+    return 0 if done is None else done + 1
+
+
+def _newest(folder: Path, what: str = "offsets") -> int | None:
+    """The newest batch that is planned, or that is done (`commits`)."""
+    names = (path.name for path in folder.glob(f"{what}/*"))
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 

@@ -15,6 +15,8 @@ from muntin.background import in_background
 from muntin.errors import MuntinError, SourceError, SpecError, needs
 from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import absolute, open_ledger
+from muntin.ledger.records import Batch
+from muntin.ledger.rules import check_sequence
 from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.spark.checkpoint import (
@@ -26,6 +28,7 @@ from muntin.spark.checkpoint import (
     each_once,
     made_for,
     make_folders,
+    next_batch,
     planned,
     query_of,
 )
@@ -379,8 +382,11 @@ def stream(
         check_undamaged(place)
         check_topics(own_source, planned(place))
     query_id = "" if mode == "overwrite" else query_of(place)
-    if opened is not None and mode != "overwrite" and query_id:
-        check_not_older(place, opened.last_batch(pipeline.name, query_id))
+    if mode != "overwrite" and query_id:
+        begins = next_batch(place)  # first: a process that still runs commits to the ledger first
+        last = opened and opened.last_batch(pipeline.name, query_id)
+        check_not_older(place, last)
+        check_sequence(pipeline.name, mode, Batch(query_id, begins), last)
     if query_id is not None:
         check_before(pipeline, opened, mode, query_id)
     if data is None:
