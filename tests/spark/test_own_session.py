@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 SCRIPT = """
-import json, sys
+import json, sys, threading
 from pyspark.sql import SparkSession
 import muntin
 
@@ -53,8 +53,23 @@ fields = {"time": "to_timestamp(text)"}
 muntin.summarize(table, dict(spec, fields=fields), progress=False)
 told["unchanged"] = dict(spark.conf.getAll) == before
 told["active"] = SparkSession.getActiveSession() is spark
+
+
+def without_one():
+    muntin.summarize(table, dict(spec, fields=fields), progress=False)
+    told["still none"] = SparkSession.getActiveSession() is None
+
+
+thread = threading.Thread(target=without_one)
+thread.start()
+thread.join()
+told["active after"] = SparkSession.getActiveSession() is spark
 muntin.register(spark)
 ready = spark.read.parquet(f"{sys.argv[1]}/flights.parquet")
+try:
+    muntin.summarize(ready.selectExpr("*", "1 AS Origin"), spec, progress=False)
+except muntin.errors.SourceError as problem:
+    told["cases"] = str(problem)
 ready.write.format("muntin").options(
     spec=json.dumps(spec), ledger=f"sqlite:///{sys.argv[1]}/written.db"
 ).mode("append").save()
@@ -108,7 +123,13 @@ def test_answers_do_not_depend_on_it(told, name):
     assert bounds == [1357017300_000_000 // HOUR * HOUR, 1357020000_000_000 + HOUR]
 
 
+def test_columns_that_it_takes_for_one_are_named(told):
+    assert told["cases"].startswith("columns 'origin' and 'Origin' differ by case alone, and your")
+
+
 def test_it_is_left_as_it_was(told):
+    assert told["still none"]
+    assert told["active after"]
     assert told["unchanged"]
     assert told["active"]
     assert told["executable"] == "python3"
