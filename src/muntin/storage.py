@@ -166,25 +166,35 @@ class _Objects:
 
     files: Any
 
+    def _ask(self, nbytes: int, act: Callable[..., Outcome], *given: Any, **named: Any) -> Outcome:
+        try:
+            return _asked(nbytes, act, *given, **named)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError:
+            # fsspec keeps who asks, with credentials as found first: they may be renewed by now
+            self.files.clear_instance_cache()
+            raise
+
     def write(self, path: str, data: bytes, lasting: bool) -> None:  # noqa: ARG002
-        _asked(len(data), self.files.pipe_file, path, data)
+        self._ask(len(data), self.files.pipe_file, path, data)
 
     def add(self, path: str, data: bytes) -> None:
         """A file that was not there. FileExistsError: of several that add it one does."""
-        _asked(len(data), self.files.pipe_file, path, data, mode="create")
+        self._ask(len(data), self.files.pipe_file, path, data, mode="create")
 
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """What a store has taken, it keeps."""
 
     def create(self, path: str) -> _WrittenFile:
         """A new file, which is there once it is closed."""
-        return _WrittenFile(_asked(0, self.files.open, path, "wb"))
+        return _WrittenFile(self._ask(0, self.files.open, path, "wb"))
 
     def read(self, path: str, begin: int, end: int | None) -> bytes:
         end = self.size(path) if end is None else end
         if begin >= end:
             return b""
-        return _asked(end - begin, self.files.cat_file, path, start=begin, end=end)
+        return self._ask(end - begin, self.files.cat_file, path, start=begin, end=end)
 
     def mapped(self, path: str) -> memoryview:
         """A copy on this machine's disk, which goes with the process. ValueError where empty."""
@@ -200,11 +210,11 @@ class _Objects:
         """There are none: names begin alike."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        found = _asked(LISTING_BYTES, self.files.find, folder, maxdepth=1, detail=True)
+        found = self._ask(LISTING_BYTES, self.files.find, folder, maxdepth=1, detail=True)
         return {path.rpartition("/")[2]: int(one["size"]) for path, one in found.items()}
 
     def delete(self, path: str) -> None:
-        _asked(0, self.files.rm_file, path)
+        self._ask(0, self.files.rm_file, path)
 
     def delete_folder(self, folder: str) -> None:
         with suppress(OSError):
@@ -213,14 +223,14 @@ class _Objects:
 
     def listed(self, folder: str) -> Iterator[str]:
         root = self.files._strip_protocol(folder).rstrip("/")
-        found = _asked(LISTING_BYTES, self.files.find, folder)
+        found = self._ask(LISTING_BYTES, self.files.find, folder)
         return iter([folder + self.files._strip_protocol(path)[len(root) :] for path in found])
 
     def written(self, path: str) -> int:
-        return int(_asked(0, self.files.modified, path).timestamp() * 1_000_000)
+        return int(self._ask(0, self.files.modified, path).timestamp() * 1_000_000)
 
     def size(self, path: str) -> int:
-        return _asked(0, self.files.size, path)
+        return self._ask(0, self.files.size, path)
 
 
 Place = _Disk | _Objects
