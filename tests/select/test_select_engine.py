@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -182,6 +182,15 @@ SLOW = (
 )  # fmt: skip
 
 
+@pytest.fixture
+def own_handler() -> Iterator[None]:
+    """That of a session of PySpark 4.1 stays when it has ended, and fails."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("own_handler")
 def test_ctrl_c_stops_a_statement_at_once() -> None:
     engine = Engine(catalog(), Limits(seconds=60))
     for before in (0.1, 1):

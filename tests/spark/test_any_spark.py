@@ -336,10 +336,10 @@ def test_a_table_of_the_catalog_says_how_a_ledger_is_read(given):
 
 def read_by_the_format(folder, select, before=lambda: None, **asked):
     """Rows as the format gives them to Spark, in the types that it expects."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     from muntin.spark.data_source import MuntinSource
+    from muntin.spark.ddl import in_arrow
 
     source = MuntinSource({"ledger": f"sqlite:///{folder}/flights.db", "select": select})
     planned = StructType() if asked else source.schema()
@@ -348,7 +348,7 @@ def read_by_the_format(folder, select, before=lambda: None, **asked):
     before()
     reader = source.reader(planned)
     [table] = [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
-    assert table.schema == to_arrow_schema(planned, timezone="UTC")
+    assert table.schema == in_arrow(planned)
     return table.to_pylist()
 
 

@@ -116,9 +116,11 @@ class RedisStore:
             self._clients, self._process = {}, os.getpid()
         seconds = QUICK_SECONDS if patience <= QUICK_SECONDS else self._deadline
         if seconds not in self._clients:
+            is_tls = urlsplit(self._url).scheme == "rediss"
+            tls: Any = {"ssl_check_hostname": True} if is_tls else {}  # redis-py 5 does not
             self._clients[seconds] = redis.Redis.from_url(
                 self._url, socket_timeout=seconds, socket_connect_timeout=seconds,
-                socket_keepalive=True, retry=Retry(NoBackoff(), 0), client_name="muntin",
+                socket_keepalive=True, retry=Retry(NoBackoff(), 0), client_name="muntin", **tls,
             )  # fmt: skip
         return self._clients[seconds]
 

@@ -149,12 +149,11 @@ class _Answered(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         from muntin.arrow import ipc_bytes
+        from muntin.spark.ddl import in_arrow
 
         found = []
-        table = _fitted(_answer(self._options), to_arrow_schema(self._schema, timezone="UTC"))
+        table = _fitted(_answer(self._options), in_arrow(self._schema))
         for batch in table.combine_chunks().to_batches():
             rows = max(1, batch.num_rows * READ_BYTES // max(1, batch.nbytes))
             for first in range(0, batch.num_rows, rows):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 
 from muntin.errors import SourceError, closest
 from muntin.summaries.indicators import DIGITS_MAX
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 UNKNOWN = pa.null()
 """A type that is Spark's to know, such as a struct: nothing is said against it."""
@@ -24,6 +30,15 @@ def spelled(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SPELLED[kind]
+
+
+def in_arrow(schema: StructType) -> pa.Schema:
+    """Of Spark's types, times in UTC; PySparkException where one has no Arrow type."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    named = signature(to_arrow_schema).parameters  # Spark 4.1 knows no other zone
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in named else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def in_backticks(name: str) -> str:

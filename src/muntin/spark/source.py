@@ -6,12 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, SourceError, SpecError, did_you_mean
-from muntin.spark.ddl import declared, in_backticks
+from muntin.spark.ddl import declared, in_arrow, in_backticks
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import AS_IT_IS, reason
 from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
@@ -342,12 +341,9 @@ def _check_cases(wanted: Iterable[str], there: Iterable[str]) -> None:
 def checked_schema(pipeline: Pipeline, schema: StructType) -> pa.Schema:
     """As Arrow's, with times in UTC; SourceError where a column's type cannot be used."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    named = signature(to_arrow_schema).parameters  # Spark 4.1 knows no other zone
-    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in named else {}
     try:
-        found = to_arrow_schema(schema, **zone)
+        found = in_arrow(schema)
     except PySparkException as problem:
         raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
     check_types(pipeline, found)
