@@ -181,7 +181,9 @@ class Frequency(Algebra):
         starts, hashes = np.arange(rows + 1) * asked, np.tile(keys.hashes[codes], rows)
         bounds = weights_of(table, stored, question.items)
         value, lower, upper, least = self._narrowed(cells, starts, hashes, *bounds)
-        errors = np.array([self._error(int(total)) for total in stored[5]], np.int64)
+        errors = np.zeros(rows, np.int64)
+        large = np.flatnonzero(cells.sizes)  # few: all others are lists
+        errors[large] = [self._error(int(total)) for total in stored[5][large]]
         dense = np.repeat(cells.sizes > 0, asked)
         likely = np.minimum(least - np.repeat(errors, asked), upper)  # at `confidence`
         lower = np.where(dense, np.maximum(likely, lower), lower)
