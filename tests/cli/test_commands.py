@@ -224,6 +224,15 @@ def test_doctor_looks_at_the_spark_that_would_start(muntin, monkeypatch, tmp_pat
         java.check_java()
 
 
+def test_doctor_goes_on_where_a_ledger_is_out_of_bounds(muntin, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied", "theirs.db")
+
+    monkeypatch.setattr("muntin.ledger.open.open_ledger", refused)
+    _, out, _ = muntin("doctor", "--ledger", "theirs.db")
+    assert "WRONG  ledger theirs.db cannot be opened\n       remedy: [Errno 13] Permission" in out
+
+
 def test_doctor_imports_what_is_installed(monkeypatch):
     broken = "libfoo.so.1: cannot open shared object file"
 

@@ -1,5 +1,7 @@
 """`muntin` as a process of its own: what it imports, and how it ends."""
 
+import os
+import pty
 import subprocess
 import sys
 
@@ -77,6 +79,25 @@ def test_a_reader_that_stops_reading_is_told_nothing(ledger):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1  # as other commands: it was not read to its end
+
+
+@pytest.mark.parametrize(
+    ("wish", "written"),
+    [
+        ({}, b"\x1b[31merror: \x1b[0m"),
+        ({"NO_COLOR": "1"}, b"error: "),
+        ({"TERM": "dumb"}, b"error: "),
+    ],
+)
+def test_a_terminal_has_colours_unless_they_are_unwanted(ledger, wish, written):
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "muntin", "query", "-l", ledger, ""]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with os.fdopen(ours, "rb", buffering=0), os.fdopen(theirs, "wb"):
+        subprocess.run(
+            words, stderr=theirs, timeout=300, env={**environment, "TERM": "xterm", **wish}
+        )
+        assert os.read(ours, 4096).startswith(written + b"the statement is empty")
 
 
 @pytest.mark.parametrize(("closed", "asked"), [(">&-", PLAIN), ("2>&-", PLAIN), ("<&-", "-")])

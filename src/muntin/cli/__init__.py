@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import typer
 
+from muntin.cli.colour import coloured
 from muntin.cli.stopping import stop_spark
 from muntin.errors import OS_REMEDIES
 
@@ -152,8 +153,7 @@ def main() -> None:
         _run()
     except MuntinError as problem:
         sys.stdout.flush()
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(problem), err=True)
+        typer.echo(coloured("error: ", "red") + str(problem), err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()  # `muntin query ... | head` is no error

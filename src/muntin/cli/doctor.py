@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.colour import coloured
 from muntin.errors import MuntinError, how_many
 from muntin.spec_secrets import shown_url
 
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
         """Check Java, Python, packages, ports and folders; print the remedy for what is wrong."""
         wrong = 0
         for good, what, remedy in (*findings(), *(_ledger(ledger) if ledger else ())):
-            mark = typer.style("ok   ", fg="green") if good else typer.style("WRONG", fg="red")
+            mark = coloured("ok   ", "green") if good else coloured("WRONG", "red")
             typer.echo(f"{mark}  {what}")
             if not good:
                 wrong += 1
@@ -161,7 +162,7 @@ def _ledger(url: str) -> Iterator[Finding]:
     try:
         with closing(open_ledger(url, create=False)) as opened:
             damage = opened.verify()
-    except MuntinError as problem:
+    except (MuntinError, OSError) as problem:
         yield False, f"ledger {shown} cannot be opened", str(problem)
         return
     for sentence in damage:

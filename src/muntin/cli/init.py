@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.colour import coloured
+
 if TYPE_CHECKING:
     from muntin.cli.inspect_data import Found
 
@@ -39,8 +41,7 @@ def register(app: typer.Typer) -> None:
                 output.unlink(missing_ok=True)
             raise OSError(problem.errno, problem.strerror, str(output)) from None
         for warning in found.warnings:
-            typer.secho("note: ", fg="yellow", err=True, nl=False)
-            typer.echo(warning, err=True)
+            typer.echo(coloured("note: ", "yellow") + warning, err=True)
         Pipeline.of(output)
         command = f"muntin run {shlex.quote(str(output))} --once"
         typer.echo(f"{output}: written. Read it, then:  {command}")
