@@ -121,6 +121,14 @@ def test_json_values() -> None:
     assert json.loads(result.to_json())["rows"] == result.rows
 
 
+def test_what_json_cannot_say_is_said_elsewhere() -> None:
+    values = [float("inf"), float("-inf"), float("nan"), None, 0.1]
+    result = _result({"d": pa.array(values), "f": pa.array(values, pa.float32())})
+    assert result.to_csv() == "d,f\ninf,inf\n-inf,-inf\nnan,nan\n,\n0.1,0.1\n"
+    assert result.to_text().split()[4:10] == ["inf", "inf", "-inf", "-inf", "nan", "nan"]
+    assert result.rows[0] == [None, None]
+
+
 def test_other_forms(engine: Engine) -> None:
     result = engine.sql("SELECT driver, count FROM orders(driver) ORDER BY count")
     assert len(result) == 4

@@ -208,13 +208,13 @@ def typed_column(values: Sequence[Any], kind: str) -> pa.Array:
 
 
 def text_column(column: pa.ChunkedArray) -> list[Any]:
-    """Values for a reader and for CSV: as for JSON, but durations as "1 day 02:30:00.5", which
-    pandas, PostgreSQL and DuckDB read as well."""
+    """Values for a reader and for CSV: as for JSON, but inf, nan, and durations as
+    "1 day 02:30:00.5", all of which pandas, PostgreSQL and DuckDB read as well."""
     if pa.types.is_duration(column.type):
         return [None if value is None else duration_said(value) for value in column.to_pylist()]
     if pa.types.is_float32(column.type):  # 0.1, not 0.10000000149011612
         column = column.cast(pa.string()).cast(pa.float64())
-    return json_column(column)
+    return column.to_pylist() if pa.types.is_floating(column.type) else json_column(column)
 
 
 def duration_said(value: timedelta) -> str:
