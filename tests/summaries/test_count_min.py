@@ -16,6 +16,7 @@ from muntin.segments.streams import _ENTRIES
 from muntin.summaries.count_min import CELLS_MAX, CountMin
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.count_min import noise
+from muntin.summaries.space_saving import SpaceSaving
 
 INT32_MAX = 2**31 - 1
 streams = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1000)), max_size=150)
@@ -58,6 +59,32 @@ def test_never_below_the_truth(stream, parameters):
     assert sketch.count == len(stream)
 
 
+@given(streams, st.sampled_from([False, True]))
+def test_what_is_tracked_brings_an_estimate_within_its_bounds(stream, conservative):
+    sketch = fed(stream, width=5, depth=2, track=3, conservative=conservative)
+    listed = SpaceSaving(3)
+    listed.update([f"i{item}" for item, _ in stream], [weight for _, weight in stream])
+    asked = [f"i{i}" for i in range(40)]
+    found, certain, truth = sketch.estimate(asked), listed.estimate(asked), exact(stream)
+    assert (found.lower >= certain.lower).all()
+    assert (found.upper <= certain.upper).all()
+    assert ((found.lower <= found.value) & (found.value <= found.upper)).all()
+    assert (found.upper >= [truth[item] for item in asked]).all()
+    if not listed.offset:
+        assert found.value.tolist() == [truth[item] for item in asked]
+        assert (found.lower == found.upper).all()
+        assert found.confidence == 1.0
+
+
+def test_what_is_asked_in_another_type_than_is_tracked_is_answered_by_the_cells():
+    sketch = CountMin(width=64, track=2)
+    sketch.update([7, 7, 8])
+    assert sketch.estimate([7]).value == 2
+    for other in (["seven"], [2**63]):
+        assert sketch.estimate(other).upper <= 3
+        assert sketch.estimate(other).confidence < 1
+
+
 @given(streams, shapes, st.data())
 def test_batches_are_the_stream_and_merging_is_the_whole(stream, parameters, data):
     cut = data.draw(st.integers(0, len(stream)))
@@ -75,7 +102,7 @@ def test_batches_are_the_stream_and_merging_is_the_whole(stream, parameters, dat
     elif "track" not in parameters:
         assert left.to_bytes() == whole.to_bytes()
     else:
-        assert (left.estimate(asked).value == whole.estimate(asked).value).all()
+        assert (left._of_cells(asked).value == whole._of_cells(asked).value).all()
     for item, weight in stream[cut:]:
         twin.update(f"i{item}", weight)
     assert twin.to_bytes() == whole.to_bytes()

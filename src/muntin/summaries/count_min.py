@@ -74,7 +74,7 @@ class CountMin(Weighed):
         Of the hash, 0 ... 2**64 - 1.
     track : int
         Also keep the heaviest items themselves, in a SpaceSaving of this many counters, for
-        `top`. 0: keep none.
+        `top` and for closer bounds. 0: keep none.
 
     Raises
     ------
@@ -199,8 +199,29 @@ class CountMin(Weighed):
             item. `value` is `upper`, less what others add to the least cell at the median (but
             with conservative updates). Where all the item's cells are saturated (int32), `value`
             is the cells' maximum and `upper` the total weight, all that is certain then.
+
+            With `track`, all three are brought within the interval of the tracked items, which
+            is certain. While these are all items that came, it is exact, at `confidence` 1.
         """
+        if self._heavy is None:
+            return self._of_cells(items)
+        items = as_items(items)
         hashes = hash_items(items, self.seed)
+        known = self._of_hashes(hashes)
+        try:
+            listed = self._heavy._estimate_hashed(items, hashes)
+        except BadArgument:  # of another type than those tracked, which cells take as well
+            return known
+        upper = np.minimum(known.upper, listed.upper)
+        lower = np.clip(known.lower, listed.lower, upper)
+        confidence = known.confidence if self._heavy.offset else 1.0
+        return Estimate(np.clip(known.value, lower, upper), lower, upper, confidence)
+
+    def _of_cells(self, items: Any) -> Estimate:
+        """As `estimate`, by the cells alone."""
+        return self._of_hashes(hash_items(items, self.seed))
+
+    def _of_hashes(self, hashes: np.ndarray) -> Estimate:
         upper = np.empty(len(hashes), np.int64)
         kernels.estimate(self._cells, hashes, upper)
         lower = np.maximum(upper - self.error, 0)
@@ -229,7 +250,7 @@ class CountMin(Weighed):
         """
         if self._heavy is None:
             raise BadArgument("this CountMin keeps no items: make it with track=k, k above 0")
-        return self._heavy._ranked(k, self.estimate)
+        return self._heavy._ranked(k, self._of_cells)
 
     def merge(self, other: Self) -> None:
         """Add another sketch of the same parameters and seed.

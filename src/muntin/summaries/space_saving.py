@@ -168,7 +168,11 @@ class SpaceSaving(Weighed):
             int64[n], confidence 1.0. `upper` is never below the truth, `lower` never above;
             `value` is the middle. Of an item that is not kept, `lower` is 0 and `upper` `offset`.
         """
-        found = self._look_up(as_items(items))
+        return self._estimate_hashed(as_items(items), None)
+
+    def _estimate_hashed(self, items: pa.Array, hashes: np.ndarray | None) -> Estimate:
+        """As `estimate`, for a caller that may have `hash_items(items, seed)` already."""
+        found = self._look_up(items, hashes)
         kept = found >= 0
         upper = np.full(len(found), self.offset, np.int64)
         lower = np.zeros(len(found), np.int64)
