@@ -357,6 +357,15 @@ def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch):
     assert (said["delivered"], said["error"]) == (0, "timed out")
 
 
+def test_a_receiver_that_says_what_it_was_sent_gives_no_address_away():
+    event = webhook.WebhookEvent("a.1.2", b"{}")
+    with answering(lambda: b"POST /hook?token=abc HTTP/1.1\r\n") as (url, _):
+        pushing = webhook.Webhook(url, b"key", lambda: event, lambda _: None)
+        said = until(lambda: (said := pushing.said())["error"] and said)
+        pushing.close()
+    assert said["error"] == "its answer is no HTTP"
+
+
 def test_an_address_that_was_replaced_gets_no_more():
     """What it was being sent it may have; the rest is the new one's."""
     answer, taken = threading.Event(), []

@@ -123,6 +123,8 @@ class Webhook:
             return False
         except Exception as error:
             why = str(error) or type(error).__name__
+            if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+                why = "its answer is no HTTP"  # what it says may be what it was sent: the address
             return self._failed(why.replace(self._parts.hostname or "", "the receiver"))
         if status in REFUSED:
             self._refused += 1
