@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pyarrow as pa
@@ -10,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import arriving, maintenance
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import rules
 from muntin.ledger.records import Coverage
+from muntin.ledger.temporary import temporary
 from muntin.segments import codec
 from muntin.segments.building import merge
 from muntin.segments.codec import cut
 from muntin.session import Session
 from muntin.spark import partials
+from muntin.spark.ingest import Ingest
 from tests.pipeline.support import (
     SECOND,
     START,
@@ -146,6 +150,104 @@ def test_pieces_that_compress_well_are_not_merged_for_ever(monkeypatch):
     with run(pipeline(rollups=[]), [[events(rows[::2]), events(rows[1::2])]]) as ingest:
         assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) > 10
         assert slices_of(ingest.ledger, "orders", ingest.pipeline.pane).count == len(rows)
+
+
+@contextmanager
+def held_up():
+    """Merging begins, and does not go on before the block ends; tells that it has begun."""
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def waiting(segments, *step):
+        if threading.current_thread().name.startswith("muntin-compaction"):
+            begun.set()
+            assert may_go_on.wait(60)
+        return merge(segments, *step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintenance, "merge", waiting)
+        try:
+            yield begun
+        finally:
+            may_go_on.set()
+
+
+def taken(ingest, batches):
+    for partitions in batches:
+        ingest.take(ingest.progress.batches, gather(partitions))
+
+
+def test_batches_are_taken_while_pieces_are_merged():
+    batches = [[events([(at, f"d{at % 3}", 1, 1, 1)])] for at in range(80)]
+    with run(pipeline(), batches) as ingest:
+        expected = content(ingest)
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    with run(pipeline(), []) as ingest:
+        with held_up() as begun:
+            taken(ingest, batches[: many + 1])
+            assert begun.wait(60)
+            taken(ingest, batches[many + 1 : 2 * many])
+            assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) == 2 * many
+        taken(ingest, batches[2 * many :])
+        assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) < 40
+        ingest.finish(ended=False)
+        assert content(ingest) == expected
+
+
+def test_where_merging_is_behind_batches_wait_for_it():
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    batches = [[events([(at, "d", 1, 1, 1)])] for at in range(3 * many)]
+    with run(pipeline(), []) as ingest:
+        with held_up() as begun:
+            taken(ingest, batches[: many + 1])
+            assert begun.wait(60)
+            others = threading.Thread(target=taken, args=(ingest, batches[many + 1 :]))
+            others.start()
+            others.join(3)
+            assert others.is_alive()
+            assert ingest.progress.batches <= 2 * many + 2
+        others.join(60)
+        assert ingest.progress.batches == 3 * many
+
+
+def test_pieces_that_retention_drops_while_they_are_merged_do_not_come_back():
+    spec = pipeline(rollups=[], retention={"panes": "2 minutes"}, queries={})
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    with run(spec, []) as ingest:
+        with held_up() as begun:
+            taken(ingest, [[events([(at / 10, "old", 1, 1, 1)])] for at in range(many + 1)])
+            assert begun.wait(60)
+            taken(ingest, [[events([(900, "new", 1, 1, 1)])]])
+            assert slices_of(ingest.ledger, "orders", spec.pane).count == 1
+        ingest.finish(ended=False)
+        assert slices_of(ingest.ledger, "orders", spec.pane).count == 1
+
+
+def test_a_merge_that_fails_fails_the_next_batch_which_is_in_once(monkeypatch):
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    with run(pipeline(), []) as ingest:
+        compact, writer = ingest.writer.compact, type(ingest.writer)
+
+        def full(*_):
+            raise LedgerError("the disk is full")
+
+        monkeypatch.setattr(writer, "compact", full)
+        with pytest.raises(LedgerError, match="the disk is full"):
+            taken(ingest, [[events([(at, "d", 1, 1, 1)])] for at in range(2 * many + 2)])
+        monkeypatch.setattr(writer, "compact", lambda _, *pieces: compact(*pieces))
+        failed = ingest.writer.last_batch("q")
+        ingest.take(failed, gather([events([(failed, "d", 1, 1, 1)])]))  # Spark's second try
+        assert slices_of(ingest.ledger, "orders", ingest.pipeline.pane).count == failed + 1
+
+
+def test_a_pipeline_that_is_closed_merges_no_more():
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    ingest = Ingest(pipeline(), temporary(), query_id="q")
+    with held_up() as begun:
+        taken(ingest, [[events([(at, "d", 1, 1, 1)])] for at in range(many + 1)])
+        assert begun.wait(60)
+    ingest.close()
+    alive = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in alive if name.startswith("muntin-compaction")]
 
 
 def test_a_ledger_that_is_finished_holds_each_slice_once():

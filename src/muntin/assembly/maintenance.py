@@ -1,7 +1,8 @@
 """Compaction, rollups and retention: keeps the ledger small and long windows cheap.
 
-Runs between batches in the pipeline's own process, under the writer's epoch. All of it may be
-interrupted: what is left is done next time.
+Runs in the pipeline's own process, under the writer's epoch: rollups and retention between batches,
+compaction beside them, in a thread of its own. All of it may be interrupted: what is left is done
+next time.
 
 Small pieces are merged with others of about their size, as a log-structured merge tree does, so
 that a day of one-second batches is tens of pieces. Where retention drops slices, pieces end where
@@ -13,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -66,6 +68,11 @@ class Maintenance:
         self._cache = cache
         self._whole: dict[tuple[str, int], frozenset[int]] = {}
         """Pieces of a summary and a length that are small only because they compress well."""
+        self._compactor = ThreadPoolExecutor(1, thread_name_prefix="muntin-compaction")
+        self._compacting: Future[None] | None = None
+        self._batches = 0
+        """That have come since it began to compact what is there."""
+        self._closed = False
         self._open_starts = open_starts
         folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
         self._folder = folders[0] if folders else None
@@ -80,12 +87,17 @@ class Maintenance:
                     writer.drop_before(layout.name, reach.length, TIME_US_MAX)
 
     def run(self, watermark: int | None) -> None:
-        """Roll up what is sealed, merge small pieces, drop what is past its horizon."""
-        for layout in self._layouts.values():
-            if watermark is not None:
+        """Roll up what is sealed, drop what is past its horizon, begin to merge small pieces.
+
+        Merging goes on while the next batches are planned and read, which leaves cores idle. It
+        changes no answer, and the ledger refuses it where a piece has gone meanwhile.
+        """
+        self._batches += 1
+        if self._batches > PIECES_OF_A_SIZE_MAX:  # as many again have come, and it is behind
+            self._wait()
+        if watermark is not None:
+            for layout in self._layouts.values():
                 self._roll_up(layout, watermark // layout.pane * layout.pane)
-            self._compact(layout)
-            if watermark is not None:
                 self._retain(layout, watermark)
         if self._swept_at is None or time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
@@ -95,16 +107,34 @@ class Maintenance:
         history = self._pipeline.retention.history
         if history is not None and watermark is not None:
             self._writer.drop_history_before(watermark - history)
+        if self._compacting is None or self._compacting.done():
+            self._wait()
+            self._batches = 0
+            self._compacting = self._compactor.submit(self._compact)
+
+    def _wait(self) -> None:
+        """Until what began to be merged is, or has failed: then so does the batch at hand."""
+        compacting, self._compacting = self._compacting, None
+        if compacting is not None:
+            compacting.result()
+
+    def close(self) -> None:
+        """End, but for the pieces at hand: who goes on merges the others."""
+        self._closed = True
+        self._compactor.shutdown()
 
     def finish(self, watermark: int | None) -> None:
         """All that there is to do, and slices that lie in several pieces brought together."""
         self.run(watermark)
+        self._wait()
         for layout in self._layouts.values():
             for length in (layout.pane, *layout.rungs):
                 with pieces_of(self._ledger, self._cache) as now:
                     pieces = now.of_length(layout, length)
                 for group in _overlapping(pieces):
-                    self._merge_pieces(layout, length, group)
+                    with pieces_of(self._ledger, self._cache) as now:
+                        segments = now.read(group)
+                    self._replace(layout, length, group, segments)
 
     def sweep(self, age_us: int = GARBAGE_AGE_US) -> int:
         """Delete payload files that nobody names, and did not for this long; how many."""
@@ -112,29 +142,33 @@ class Maintenance:
             return 0
         return self._writer.sweep(self._folder, now_us() - age_us)
 
-    def _compact(self, layout: Layout) -> None:
-        for length in (layout.pane, *layout.rungs):
-            while True:
-                with pieces_of(self._ledger, self._cache) as now:
-                    there = now.of_length(layout, length)
-                    whole = self._whole.get((layout.name, length), frozenset())
-                    small = [p for p in there if p.id not in whole]
-                    group = _crowded(small, self._block(length))
-                    pays = _pays(now, group)
-                if not group:
-                    break
-                if pays:
-                    self._merge_pieces(layout, length, group)
-                else:
-                    kept = whole & {piece.id for piece in there}
-                    self._whole[layout.name, length] = kept | {piece.id for piece in group}
+    def _compact(self) -> None:
+        for layout in self._layouts.values():
+            for length in (layout.pane, *layout.rungs):
+                self._compact_those(layout, length)
 
-    def _merge_pieces(self, layout: Layout, length: int, pieces: Sequence[Piece]) -> None:
-        """Pieces -> as few as their size and retention allow."""
-        with pieces_of(self._ledger, self._cache) as now:
-            whole = merge(now.read(pieces))
+    def _compact_those(self, layout: Layout, length: int) -> None:
+        while not self._closed:
+            with pieces_of(self._ledger, self._cache) as now:
+                there = now.of_length(layout, length)
+                whole = self._whole.get((layout.name, length), frozenset())
+                small = [p for p in there if p.id not in whole]
+                group = _crowded(small, self._block(length))
+                segments = now.read(group) if _pays(now, group) else []
+            if not group:
+                break
+            if segments:
+                self._replace(layout, length, group, segments)
+            else:
+                kept = whole & {piece.id for piece in there}
+                self._whole[layout.name, length] = kept | {piece.id for piece in group}
+
+    def _replace(
+        self, layout: Layout, length: int, pieces: Sequence[Piece], segments: Sequence[Segment]
+    ) -> None:
+        """Pieces, and what they hold -> as few as their size and retention allow."""
         counts = added_up([piece.slices for piece in pieces])
-        blocks = _blocks(whole, length, self._block(length))
+        blocks = _blocks(merge(segments), length, self._block(length))
         made = [one for block in blocks for one in self._made(layout, block, counts, length)]
         self._writer.compact(pieces, made)
 

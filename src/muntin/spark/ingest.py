@@ -238,6 +238,7 @@ class Ingest:
         self._stopped.set()
         if self._answering is not threading.current_thread():
             self._answering.join(timeout=5)
+        self._maintenance.close()
         self._alerts.close()
         self._queries.close()
         self.writer.close()
@@ -273,6 +274,7 @@ class Ingest:
             self._queries.close()
             self._queries, self._cache = queries, cache
             self.pipeline = pipeline
+            self._maintenance.close()
             self._set_up()
             self._not_taken = self.progress.doubt = ""
             self._say("running", None)
