@@ -15,7 +15,7 @@ from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, is_to_be_fetched, pinned_jars, with_connector
 from muntin.spark.failures import worker_error
-from muntin.spark.kafka import Missed, check_ids, columns_of, lag_of
+from muntin.spark.kafka import Missed, check_ids, columns_of, lag_of, with_ids
 from muntin.spec import Pipeline
 
 
@@ -205,6 +205,16 @@ def test_offsets_of_another_cluster_or_topic_are_told(there, goes_on, told):
     check_ids(source, {}, there)  # an older checkpoint
 
 
+def test_which_topic_it_was_is_known_while_it_is_not_there():
+    both = pipeline({"options": {"subscribe": "orders,new"}}).source
+    read = {"cluster": "c", "topics": {"orders": "1", "other": "5"}}
+    known = with_ids(both, read, {"cluster": "c", "topics": {"new": "2"}})
+    assert known == {"cluster": "c", "topics": {"orders": "1", "new": "2"}}
+    assert with_ids(both, known, {}) == known  # a client that cannot ask
+    with pytest.raises(SourceError, match="topic orders was deleted and made again"):
+        check_ids(both, known, {"cluster": "c", "topics": {"orders": "9", "new": "2"}})
+
+
 def test_lag_is_what_kafka_has_beyond_what_was_taken():
     ends = {
         "endOffset": '{"orders": {"0": 90, "1": 5}}',
@@ -238,8 +248,8 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
         told(3, {"orders": {"0": 510, "1": 7}}, ends),
         told(4, ends, {"orders": {"0": 610, "1": 9}}),
     ]
-    anew = Missed(missed_of, anew=["orders"])  # and holds more: it is read from where the older was
-    anew.took(3, 90 + 2)
+    anew = Missed(missed_of)
+    anew.took(3, 90 + 2, ["orders"])  # and holds more: it is read from where the older was
     anew.took(4, 10)
     assert anew.look(query) == 510 + 7
     unasked = Missed(pipeline().source)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
@@ -328,6 +329,42 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(
         run(spec)
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_topic_that_is_made_again_while_it_is_read_loses_nothing_unsaid(
+    broker, tmp_path, monkeypatch, goes_on
+):
+    name = f"again-{int(goes_on)}"
+    server = {"bootstrap.servers": broker.servers}
+    spec = spec_of(name, broker, tmp_path)
+    spec["source"]["options"] |= {"subscribe": name, "failOnDataLoss": str(not goes_on)}
+    produce(orders(range(100)), name, server)
+
+    def taken(_):
+        if not anew.done:
+            anew.done = True
+            make_again(broker, name, 2)
+            produce(orders(range(100, 500)), name, server)  # each part holds more than both did
+
+    anew = SimpleNamespace(done=False)
+    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0.1)
+    stream = muntin.stream(None, spec, on_batch=taken)
+    if goes_on:
+        while not stream.ledger.status(name).get("missed"):
+            assert not stream.await_termination(0.1)
+        stream.stop()
+        assert run(spec).ledger.status(name)["missed"] + stream.progress.read == 100 + 400
+        return
+    told = f"topic {name} was deleted and made again"
+    with pytest.raises(SourceError, match=told):
+        stream.await_termination()
+    with pytest.raises(SourceError, match=told):
+        run(spec)
+    spec["checkpoint"] = str(tmp_path / "anew")  # as the error says
+    again = muntin.stream(None, spec, once=True, mode="append")
+    again.await_termination()
+    assert counted(again) == oracle(range(500))
+
+
 def grow(broker: Broker, topic: str, partitions: int) -> None:
     """In a function of its own: a client that outlives the broker calls for it on stderr, and an
     error that a test expects holds what stands in the test until it is collected."""
@@ -338,12 +375,12 @@ def grow(broker: Broker, topic: str, partitions: int) -> None:
         time.sleep(0.1)
 
 
-def make_again(broker: Broker, topic: str) -> None:
+def make_again(broker: Broker, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
     admin.delete_topics([topic])[topic].result()
     while topic in admin.list_topics().topics:
         time.sleep(0.1)
-    admin.create_topics([NewTopic(topic, 1)])[topic].result()
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result()
 
 
 def delete_records(broker: Broker, until: list[TopicPartition]) -> None:

@@ -42,9 +42,11 @@ RECORD_DDL = (
 )
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15
+_MINUTE = 60  # seconds that a client waits for an answer, as often as Spark asks
 ALL = "all"  # of a topic's partitions
 _SHOWN_BYTES = 4_000  # of a malformed value
 _PART_OF_LOGIN = re.compile(r"'.*'(?= in JAAS config$)", re.DOTALL)  # such as of a password
+_NO_TOPIC = "UnknownTopicOrPartitionException"
 _WRONG_OPTION = (ValueError, TypeError, AttributeError, re.error)
 
 Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
@@ -91,57 +93,108 @@ def check_servers(servers: str, option: str) -> None:
 
 
 def ids_of(spark: SparkSession, source: SourceSpec | None) -> dict[str, Any]:
-    """What Kafka calls its cluster and, since each was made, the topics that a source reads:
-    {cluster: …, topics: {name: …}}; {} of another source, or by Spark Connect.
-
-    Raises
-    ------
-    SourceError
-        Kafka does not answer, though a connection is taken: Spark would try for ever.
-    """
-    if source is None or source.format != "kafka" or not is_classic(spark):
-        return {}
-    from py4j.protocol import Py4JError, Py4JJavaError
-
-    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
-    settings = java.java.util.Properties()
-    for name, value in source.options.items():
-        if name.lower().startswith("kafka."):
-            settings.setProperty(name[len("kafka.") :], value)
-    wait = ANSWER_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS
-    admin: Any = None
+    """`Topics.ids`, asked once."""
+    topics = Topics(spark, source)
     try:
-        admin = java.org.apache.kafka.clients.admin.AdminClient.create(settings)
-        cluster = admin.describeCluster().clusterId().get(*wait)
-        listed = admin.listTopics().namesToListings().get(*wait)
-        named_by = _named_by(source)
-        topics = {name: str(listed[name].topicId()) for name in listed if named_by(name)}
-        return {"cluster": cluster, "topics": topics}
-    except Py4JJavaError as problem:
-        cause = problem.java_exception
-        while cause.getCause() is not None:  # "Failed to create new NetworkClient" tells nothing
-            cause = cause.getCause()
-        said = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
-        said = _PART_OF_LOGIN.sub("'***'", hide_secrets(said, source.options))
-        if said.startswith("TimeoutException"):
-            said = (
-                f"no answer within {ANSWER_SECONDS} s: is kafka.security.protocol the listener's? "
-                "One with TLS does not answer a client without"
-            )
-        servers = source.options.get("kafka.bootstrap.servers", "")
-        raise SourceError(f"source: kafka.bootstrap.servers: {servers}: {said}") from None
-    except (Py4JError, *_WRONG_OPTION):
-        return {}  # Spark says what is wrong; or the user's own client is too old to know
+        return topics.ids()
     finally:
-        if admin is not None:
-            admin.close(java.java.time.Duration.ZERO)
+        topics.close()
+
+
+class Topics:
+    """Asks Kafka about the topics of a source, by one client: to make one takes far longer."""
+
+    def __init__(self, spark: SparkSession, source: SourceSpec | None) -> None:
+        self._source = source
+        is_asked = source is not None and source.format == "kafka" and is_classic(spark)
+        self._java: Any = spark._jvm if is_asked else None  # pyright: ignore[reportPrivateUsage]
+        self._admin: Any = None
+
+    def ids(self, *, patiently: bool = False) -> dict[str, Any]:
+        """What Kafka calls its cluster and, since each was made, the topics that a source reads:
+        {cluster: …, topics: {name: …}}; {} of another source, or by Spark Connect.
+
+        `patiently`: a broker that is away is waited for as long as Spark does.
+
+        Raises
+        ------
+        SourceError
+            Kafka does not answer, though a connection is taken: Spark would try for ever.
+        """
+        if self._source is None or self._java is None:
+            return {}
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        seconds = ANSWER_SECONDS
+        try:
+            if patiently:
+                seconds = _MINUTE * int(_said(self._source).get("fetchoffset.numretries", 3))
+            return self._asked(self._source, seconds)
+        except Py4JJavaError as problem:
+            said = f"{_root(problem).getClass().getSimpleName()}: {_root(problem).getMessage()}"
+            said = _PART_OF_LOGIN.sub("'***'", hide_secrets(said, self._source.options))
+            if said.startswith("TimeoutException"):
+                said = f"no answer within {seconds} s: " + (
+                    "what was committed stays; start again once it does"
+                    if patiently
+                    else "is kafka.security.protocol the listener's? One with TLS does not answer "
+                    "a client without"
+                )
+            servers = self._source.options.get("kafka.bootstrap.servers", "")
+            raise SourceError(f"source: kafka.bootstrap.servers: {servers}: {said}") from None
+        except (Py4JError, *_WRONG_OPTION):
+            return {}  # Spark says what is wrong; or the user's own client is too old to know
+
+    def _asked(self, source: SourceSpec, seconds: int) -> dict[str, Any]:
+        from py4j.protocol import Py4JJavaError
+
+        java, admin = self._java.java, self._java.org.apache.kafka.clients.admin
+        if self._admin is None:
+            settings = java.util.Properties()
+            for name, value in source.options.items():
+                if name.lower().startswith("kafka."):
+                    settings.setProperty(name[len("kafka.") :], value)
+            self._admin = admin.AdminClient.create(settings)
+        wait = seconds, java.util.concurrent.TimeUnit.SECONDS
+        within = admin.DescribeClusterOptions().timeoutMs(seconds * 1000)
+        cluster = self._admin.describeCluster(within).clusterId().get(*wait)
+        said = _said(source)
+        if "subscribepattern" in said:
+            there = java.lang.String.join(",", self._admin.listTopics().names().get(*wait))
+            names = list(filter(_named_by(source), there.split(",")))
+        else:
+            names = [*said.get("subscribe", "").split(","), *json.loads(said.get("assign", "{}"))]
+            names = [name.strip() for name in names if name.strip()]
+        within = admin.DescribeTopicsOptions().timeoutMs(seconds * 1000)
+        told = self._admin.describeTopics(names, within).topicNameValues()
+        topics = {}
+        for name in names:
+            try:
+                topics[name] = str(told[name].get(*wait).topicId())
+            except Py4JJavaError as problem:
+                if _root(problem).getClass().getSimpleName() != _NO_TOPIC:
+                    raise
+        return {"cluster": cluster, "topics": topics}
+
+    def close(self) -> None:
+        """Let go of the client."""
+        if self._admin is not None:
+            self._admin.close(self._java.java.time.Duration.ZERO)
+
+
+def _root(problem: Any) -> Any:
+    """What Java's exceptions come from: "Failed to create new NetworkClient" tells nothing."""
+    cause = problem.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
 
 
 def check_ids(source: SourceSpec | None, read: Mapping[str, Any], there: Mapping[str, Any]) -> None:
     """SourceError where the offsets of a checkpoint are of another cluster, or of topics that were
     made again: Spark would read on from there, whatever stands there now.
 
-    `read`, `there`: as `ids_of` gave them when the checkpoint was written, and gives them now.
+    `read`, `there`: as `Topics.ids` gave them when the checkpoint was written, and gives them now.
     """
     anew = "name another folder under checkpoint: and start with --append, to add all that"
     if read.get("cluster") != there.get("cluster") and read.get("cluster") and there:
@@ -161,9 +214,20 @@ def check_ids(source: SourceSpec | None, read: Mapping[str, Any], there: Mapping
 
 
 def made_again(read: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
-    """Topics that are others under a name that was read; both as `ids_of` gives them."""
+    """Topics that are others under a name that was read; both as `Topics.ids` gives them."""
     now = there.get("topics", {})
     return [name for name, known in read.get("topics", {}).items() if now.get(name, known) != known]
+
+
+def with_ids(
+    source: SourceSpec | None, read: Mapping[str, Any], there: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is known from now on: of a topic that is not there, which topic it was."""
+    if not there:
+        return dict(read)
+    named_by = _named_by(source)
+    known = {name: known for name, known in read.get("topics", {}).items() if named_by(name)}
+    return {**there, "topics": known | there["topics"]}
 
 
 def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
@@ -276,34 +340,31 @@ class Missed:
     """Offsets that were passed over: retention had taken their records, or they never had one, as
     in topics that are compacted or written in transactions. Looked for where Spark goes on without
     them, `failOnDataLoss: false`, and a query's progress tells from where to where batches went.
-
-    `anew`: topics that were made again before this run. Its first batch passes over what these
-    hold up to where the older ones were read.
     """
 
-    def __init__(
-        self, source: SourceSpec | None, before: int = 0, anew: Iterable[str] = ()
-    ) -> None:
-        self._anew = frozenset(anew)
+    def __init__(self, source: SourceSpec | None, before: int = 0) -> None:
         self._wanted = _goes_on(source)
-        self._read: dict[int, int] = {}
+        self._read: dict[int, tuple[int, Collection[str]]] = {}
         self._looking = threading.Lock()  # batches and signs of life come in threads of their own
         self.count = before
 
-    def took(self, batch_id: int, records: int) -> None:
-        """A batch was committed."""
+    def took(self, batch_id: int, records: int, anew: Collection[str] = ()) -> None:
+        """A batch was committed.
+
+        `anew`: topics that were made again since the batch before. This one passes over what they
+        hold up to where the older ones were read.
+        """
         if self._wanted:
-            self._read[batch_id] = records
+            self._read[batch_id] = records, anew
 
     def look(self, query: StreamingQuery) -> int:
         """How many in all; those of a batch once Spark has reported it."""
         with self._looking:
             for progress in query.recentProgress if self._read else ():
                 reported: Mapping[str, Any] = progress  # pyright: ignore[reportAssignmentType]
-                records = self._read.pop(reported["batchId"], None)
+                records, anew = self._read.pop(reported["batchId"], (None, ()))
                 if records is not None:
-                    self.count += max(0, _passed(reported, self._anew) - records)
-                    self._anew = frozenset()
+                    self.count += max(0, _passed(reported, anew) - records)
         return self.count
 
 

@@ -36,7 +36,16 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
 from muntin.spark.files import FILE_FORMATS, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
-from muntin.spark.kafka import Missed, check_ids, check_topics, ids_of, lag_of, made_again
+from muntin.spark.kafka import (
+    Missed,
+    Topics,
+    check_ids,
+    check_topics,
+    ids_of,
+    lag_of,
+    made_again,
+    with_ids,
+)
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
@@ -97,8 +106,9 @@ class Stream(Running):
         self._restarts = 0
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
-        anew = made_again(before.get("kafka", {}), self._ids)
-        self._missed = Missed(pipeline.source, before.get("missed", 0), anew)
+        self._anew = made_again(before.get("kafka", {}), self._ids)
+        self._missed = Missed(pipeline.source, before.get("missed", 0))
+        self._topics = Topics(df.sparkSession, own_source)
         make_folders(df.sparkSession, checkpoint)
         self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
@@ -221,7 +231,8 @@ class Stream(Running):
                 self._problem = problem
             raise
         if ingest.progress.batches > batches:
-            self._missed.took(batch_id, ingest.progress.read - read)
+            self._missed.took(batch_id, ingest.progress.read - read, self._anew)
+            self._anew = []
         if ingest.progress.doubt not in ("", doubt):
             _LOG.warning("%s: %s", self._pipeline.name, ingest.progress.doubt)
 
@@ -240,9 +251,17 @@ class Stream(Running):
                 java: Any = self.query._jsq  # pyright: ignore[reportPrivateUsage]
                 execution = java.streamingQuery().lastExecution()
                 check_as_planned(execution, is_ours=source is not None)
+            self._check_topics()
             return rows
 
         return of_all
+
+    def _check_topics(self) -> None:
+        """Spark would go on in a topic that was made again where it holds as many records."""
+        there = self._topics.ids(patiently=True)
+        check_ids(self._own_source, self._ids, there)
+        self._anew += made_again(self._ids, there)
+        self._ids = with_ids(self._own_source, self._ids, there)
 
     def _ended_by(self) -> str:
         """Why the query has ended by itself; "" while it runs, or was stopped."""
@@ -317,6 +336,8 @@ class Stream(Running):
                     ingest.finish(ended=self.once and not self._stopping)
             finally:
                 ingest.close()
+                with unless_java_is_gone():
+                    self._topics.close()
 
 
 def stream(
@@ -394,7 +415,9 @@ def stream(
             data = _own_source(pipeline, place)
     ids = ids_of(data.sparkSession, own_source)
     if opened is not None and mode != "overwrite" and query_id:
-        check_ids(own_source, (opened.status(pipeline.name) or {}).get("kafka", {}), ids)
+        known = (opened.status(pipeline.name) or {}).get("kafka", {})
+        check_ids(own_source, known, ids)
+        ids = with_ids(own_source, known, ids)
     needed(data, pipeline)
     opened = opened or open_ledger(ledger)  # pyright: ignore[reportArgumentType]
     if own_source is None:
