@@ -357,6 +357,16 @@ def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch):
     assert (said["delivered"], said["error"]) == (0, "timed out")
 
 
+def test_an_answer_comes_after_what_is_only_on_the_way():
+    events = [webhook.WebhookEvent("a.1.2", b"{}")]
+    hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+    with answering(lambda: 2 * hints + b"HTTP/1.1 204 No\r\n\r\n") as (url, _):
+        pushing = webhook.Webhook(url, b"key", lambda: events[0] if events else None, events.remove)
+        said = until(lambda: (said := pushing.said())["delivered"] and said)
+        pushing.close()
+    assert (said["failures"], events) == (0, [])
+
+
 def test_a_receiver_that_says_what_it_was_sent_gives_no_address_away():
     event = webhook.WebhookEvent("a.1.2", b"{}")
     with answering(lambda: b"POST /hook?token=abc HTTP/1.1\r\n") as (url, _):

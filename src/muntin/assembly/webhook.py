@@ -159,7 +159,11 @@ class Webhook:
             connection.connect()
             with _in_time(connection.sock):
                 connection.request("POST", path, push.body, headers)
-                return connection.getresponse().status
+                answer = connection.getresponse()
+                while 100 <= answer.status < 200:  # RFC 9110, 15.2: the answer comes after these
+                    answer.headers = None  # pyright: ignore[reportAttributeAccessIssue]
+                    answer.begin()
+                return answer.status
         finally:
             connection.close()
 
