@@ -285,7 +285,7 @@ def test_too_many_subscriptions(feeder, ledger):
 
 
 def never_reads(server):
-    """The socket of a client that follows much."""
+    """A client that follows much."""
     wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area)"
     raw = sockets.socket()
     raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
@@ -293,14 +293,14 @@ def never_reads(server):
     stuck = Live(server, sock=raw, max_queue=1)
     for number in range(20):
         stuck.say(type="subscribe", id=str(number), select=wide + " -- " + str(number))
-    return raw
+    return stuck
 
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_who_sends_no_pong_is_told_whether_it_is_slow(feeder, ledger, behind):
     """What is not read holds a pong up: it may be later than the limit for what is not read."""
     with Server(ledger, port=0, limits=ServerLimits(write_stall_seconds=3600.0)) as server:
-        raw = never_reads(server) if behind else Live(server).socket.socket
+        client_side = never_reads(server) if behind else Live(server)
         hub = server.app.state.hub
         (client,) = until(lambda: tuple(hub.clients))
 
@@ -312,13 +312,13 @@ def test_who_sends_no_pong_is_told_whether_it_is_slow(feeder, ledger, behind):
             until(stalled)
         client._socket.loop.call_soon_threadsafe(client._socket.keepalive_timeout)
         assert until(lambda: list(hub.closings)) == [4008 if behind else 1011]
-        raw.close()
+        client_side.socket.socket.close()
 
 
 def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
     limits = ServerLimits(write_stall_seconds=0.5)
     with Server(ledger, port=0, limits=limits) as server:
-        raw = never_reads(server)
+        stuck = never_reads(server)
         good = Live(server)
         good.subscribe(windows=True)
         heard = []
@@ -338,9 +338,26 @@ def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
         before = len(ledger.windows(limit=100_000))
         until(closed)
         assert hub.closings[4008] == 1
-        raw.close()
+        stuck.socket.socket.close()
         closed_windows = [instant_text(w.start) for w in ledger.windows(limit=100_000)][before:]
         until(lambda: heard == closed_windows)  # the good one has missed none
+
+
+def test_who_reads_on_after_it_was_cut_finds_the_code(feeder, ledger):
+    limits = ServerLimits(write_stall_seconds=0.5, close_seconds=0.5)
+    with Server(ledger, port=0, limits=limits) as server:
+        stuck = never_reads(server)
+        (client,) = until(lambda: tuple(server.app.state.hub.clients))
+        connected = client._socket.transport.get_extra_info("socket")
+
+        def is_cut():
+            feeder.minute(15)
+            return connected.fileno() < 0
+
+        until(is_cut)
+        code, reason = stuck.closing()
+    assert code == 4008
+    assert reason.startswith("nothing read for")
 
 
 def test_foreign_pages_are_refused(server):

@@ -157,6 +157,8 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         if not self.transport.is_closing():
             self.conn.send_close(code, reason)
             self.transport.write(b"".join(self.conn.data_to_send()))
+            if self.unread:  # then the kernel keeps the close frame for who reads on later
+                _let_buffer(self.transport, KERNEL_BYTES + self.transport.get_write_buffer_size())
         self.close_sent = True
         self.stop_keepalive()
         if self.read_paused:
@@ -369,6 +371,10 @@ def _narrow(transport: asyncio.Transport) -> None:
     if transport.is_closing():
         return
     transport.set_write_buffer_limits(high=BUFFER_BYTES_HIGH)
-    connected = transport.get_extra_info("socket")
     # else the kernel takes up to 4 MiB for a client that reads nothing
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+    _let_buffer(transport, KERNEL_BYTES)
+
+
+def _let_buffer(transport: asyncio.Transport, count: int) -> None:
+    connected = transport.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, count)
