@@ -671,6 +671,10 @@ def test_types_of_lists(connection):
          '(INFORMATION_SCHEMA._PG_EXPANDARRAY("i"."indkey"))."n" AS "pos" FROM '
          '"pg_catalog"."pg_class" AS "c" INNER JOIN "pg_catalog"."pg_index" AS "i" ON "c"."oid" = '
          '"i"."indrelid") AS "p" WHERE "p"."pos" = 1', []),
+        # whose names are all quoted
+        ('SELECT "pg_catalog"."pg_get_userbyid"(10), "quote_ident"(relname) FROM pg_class WHERE '
+         "relname = 'orders'", [("muntin", "orders")]),
+        ('SELECT "generate_series"(1, 2)', [(1,), (2,)]),
         # JDBC's primary or secondary
         ("SHOW transaction_read_only", [("on",)]),
         # Npgsql (Power BI): which types are lists, and of what

@@ -320,7 +320,7 @@ def _called(node: exp.Func) -> str:
 
 def _function_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
+        return node.name.lower()
     return {
         "Explode": "unnest",
         "GenerateSeries": "generate_series",
@@ -329,7 +329,7 @@ def _function_name(node: exp.Expr) -> str:
 
 
 def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
-    name = str(node.this).lower()
+    name = node.name.lower()
     given = list(node.expressions)
     if name == "format_type" and given:
         return _type_names(*given[:2])
