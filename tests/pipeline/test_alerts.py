@@ -206,6 +206,7 @@ def test_a_reset_resolves_what_fires_whatever_stops_it(url, monkeypatch):
     until(lambda: len(changes(ledger)) == 2)
     ingest.close()
     with monkeypatch.context() as killed:
+        killed.setattr("muntin.assembly.alerts.Alerts._watch", lambda _: None)  # dead as well
         killed.setattr("muntin.assembly.alerts.Alerts._look", lambda _: sys.exit("killed"))
         with pytest.raises(SystemExit):
             Ingest(alerting(), ledger, query_id="again", mode="overwrite")
