@@ -277,6 +277,22 @@ def test_plot(engine: Engine, text: str) -> None:
     plt.close("all")
 
 
+def test_the_parts_of_a_joined_item_stand_apart() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    items = ["UA\x1f15", "B6\x1f7"]
+    result = _result({"item": pa.array(items), "periodicity": pa.array([3, 4])})
+    assert "UA · 15" in result.to_text()
+    assert "<td>UA · 15</td>" in result._repr_html_()
+    labels = [label.get_text() for label in result.plot().get_yticklabels()]
+    assert labels == ["B6 · 7", "UA · 15"]
+    assert result.to_csv() == "item,periodicity\nUA\x1f15,3\nB6\x1f7,4\n"
+    plt.close("all")
+
+
 def test_a_plot_over_time_has_a_line_for_each_name() -> None:
     import matplotlib as mpl
 

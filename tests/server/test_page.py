@@ -155,6 +155,15 @@ def test_a_table_shows_a_number_as_the_command_line_does(page, watched):
     page.goto("about:blank")
 
 
+def test_the_parts_of_a_joined_item_stand_apart(page, watched):
+    page.goto(watched.url)
+    said = """async () => { const { named, table } = await import("/static/dom.js");
+        const cell = table(["item"], [["UA\\x1f15"]], ["string"]).querySelector("td");
+        return [named(["UA\\x1f15", 7]), cell.textContent] }"""
+    assert page.evaluate(said) == ["UA · 15, 7", "UA · 15"]
+    page.goto("about:blank")
+
+
 def test_labels_keep_their_order_beside_what_runs_from_right_to_left(page, watched):
     """A percentage stood before the name, its sign behind; an empty name was nothing."""
     page.goto(watched.url)

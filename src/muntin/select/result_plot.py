@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.errors import BadArgument, needs
+from muntin.select.result_text import CONTROLS
 
 if TYPE_CHECKING:
     from muntin.select.result import Result
@@ -77,7 +78,7 @@ def plot(
 def _lines(axes: Any, frame: Any, x: str, wanted: list[str], names: list[str]) -> None:
     """A line for each column, or of the first column for each name."""
     if names and frame[x].duplicated().any():
-        label = frame[names].astype(str).agg(" · ".join, axis=1)
+        label = _labels(frame, names)
         name = wanted[0]
         sums = frame[name].abs().groupby(label).sum().sort_values(ascending=False)
         for key in list(sums.index)[:_LINES_MAX]:
@@ -98,9 +99,13 @@ def _lines(axes: Any, frame: Any, x: str, wanted: list[str], names: list[str]) -
         axes.set_ylabel(wanted[0])
 
 
+def _labels(frame: Any, names: list[str]) -> Any:
+    return frame[names].astype(str).agg(" · ".join, axis=1).str.translate(CONTROLS)
+
+
 def _bars(axes: Any, frame: Any, names: list[str], wanted: str) -> None:
     shown = frame.iloc[:_BARS_MAX][::-1]
-    labels = shown[names].astype(str).agg(" · ".join, axis=1)
+    labels = _labels(shown, names)
     places = range(len(shown))
     axes.barh(places, shown[wanted])
     axes.set_yticks(places, labels, fontsize="small")

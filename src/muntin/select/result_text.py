@@ -32,6 +32,7 @@ def cell(value: Any, *, cut: bool = True) -> str:
 
 # What moves a terminal's cursor or colours it must not come from a key in the data.
 CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 0x202E, 0x2066, 0x2067), "�")
+CONTROLS[0x1F] = " · "  # between the parts of a joined item
 
 
 def table(

@@ -219,7 +219,7 @@ def sentences_of(about: Mapping[str, Any]) -> list[str]:
         "The answer is exact."
         if about["exact"]
         else "The answer is not exact: where rows have lower and upper, the truth lies between "
-        "them with the probability that confidence says."
+        "them, with the probability that confidence says where there is one."
     ]
     for source, bounds in about["bounds"].items():
         said += [f"{source}: {part}" for part in _parts(bounds)]

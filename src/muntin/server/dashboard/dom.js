@@ -85,10 +85,13 @@ export function moment(value) {
 
 export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 
+// The parts of a joined item, which its bytes keep apart by U+001F.
+const apart = (text) => String(text).replaceAll("\x1f", " · ");
+
 // The keys of a row; a key may be null, or an empty text, or run from right to left: what stands beside it
 // stays in its order.
 export const named = (keys) => keys.map((key) => key === "" ? '""' : key == null ? "(none)"
-  : /[^\0-\x7f]/.test(key) ? `\u2068${key}\u2069` : key).join(", ");
+  : /[^\0-\x7f]/.test(key) ? `\u2068${apart(key)}\u2069` : apart(key)).join(", ");
 
 // Columns that name a row, also where they are numbers.
 export const namingOf = (summaries) => ["item", "q", ...summaries.flatMap((s) => [...s.keys.flat(), ...s.by])];
@@ -98,7 +101,7 @@ export function table(columns, rows, types = []) {
   const cell = (tag, value, i) => make(tag, { class: right[i] ? "number" : "" }, value);
   const head = make("tr", {}, ...columns.map((name, i) => cell("th", name, i)));
   const body = rows.map((row) => make("tr", {}, ...row.map((v, i) =>
-    cell("td", v == null ? "" : right[i] ? exactly(v) : String(v), i))));
+    cell("td", v == null ? "" : right[i] ? exactly(v) : apart(v), i))));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
