@@ -430,7 +430,7 @@ def test_a_negative_weight_is_rejected_and_named():
         ((_, refused),) = ingest.ledger.rejected(ingest.pipeline.name)
         assert (refused.reason, refused.detail) == (
             "bad_value",
-            "column 'seats': '-3' is a weight below 0 (summaries.s)",
+            "column 'seats': '-3' is a weight below 0: take a field, greatest(…, 0) (summaries.s)",
         )
         assert ingest.ledger.pipelines()[0].counted == 1
 

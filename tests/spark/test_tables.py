@@ -229,7 +229,7 @@ def test_what_a_sketch_cannot_take_is_rejected_or_told():
     spec = SPEC | {"summaries": {"s": sketch}}
     with muntin.summarize(pa.table(columns), spec) as session:
         details = sorted(record.detail for _, record in session.ledger.rejected("flights"))
-        said = "is below 0, which a sketch cannot take (summaries.s)"
+        said = "is below 0, which a sketch cannot take: take a field, greatest(…, 0) (summaries.s)"
         assert details == [f"column 'f': '-1e-300' {said}", f"column 'i': '-5' {said}"]
         totals = session.sql("SELECT count, i, f FROM s FOR ALL")
         assert (totals.exact, totals.rows) == (True, [[4, 8, 5.5]])
@@ -282,7 +282,8 @@ def test_items_that_would_be_joined_to_the_same_are_rejected(kind):
     with muntin.summarize(pa.table(columns), SPEC | {"summaries": {"s": entry}}) as session:
         assert session.progress.rejected == 9
         (_, record), *_ = session.ledger.rejected("flights")
-        assert record.detail.endswith("holds U+001F, by which items are joined (summaries.s)")
+        said = "holds U+001F, by which items are joined: take a field, translate(…, char(31), ' ')"
+        assert record.detail.endswith(f"{said} (summaries.s)")
         found = session.sql("SELECT a, b, periodicity FROM periodic(s, 9) FOR ALL ORDER BY a")
         assert found.rows == [["p", "q", 8], ["x", "y\x1fz", 8]]
         assert found.bounds["s"]["nulls"] == 9

@@ -163,7 +163,8 @@ class PeriodicSpec(SummarySpec):
                 mask = pc.fill_null(pc.match_substring(column, SEPARATOR), False)
                 if pc.any(mask).as_py():
                     found = mask.to_numpy(zero_copy_only=False)
-                    yield name, found, "holds U+001F, by which items are joined"
+                    why = "holds U+001F, by which items are joined"
+                    yield name, found, f"{why}: take a field, translate(…, char(31), ' ')"
 
     def asked(self) -> dict[str, Any]:
         return {"parts": self.item} if len(self.item) > 1 else {}

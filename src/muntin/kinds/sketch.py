@@ -172,7 +172,7 @@ class WeighedSpec(SplitSpec):
         if self.weight is not None:
             mask = below_zero(batch.column(self.weight))
             if mask is not None:
-                yield self.weight, mask, "is a weight below 0"
+                yield self.weight, mask, "is a weight below 0: take a field, greatest(…, 0)"
 
     def prepared(self, name: str, column: Any) -> Any:
         if name != self.weight:  # of all integers one type; those beyond it are rejected

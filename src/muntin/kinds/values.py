@@ -19,6 +19,9 @@ INT64_MAX = (1 << 63) - 1
 _PER_US = {"s": 1_000_000, "ms": 1_000}
 _DAYS = 1 << 31  # before and after 1970 that a date holds
 _DAY_MS = 86_400_000
+_NO_TEXT = "is not UTF-8 text: take a field, decode(CAST(… AS BINARY), 'ISO-8859-1')"
+_NO_INTEGER = "is beyond int64: take a field, CAST(… AS STRING)"
+_NO_TIME = "is beyond the {} that can be written: take a field that is null there"
 
 Refused = tuple[str, np.ndarray, str]
 """A column, bool[n] of the rows whose value cannot be taken, and what is wrong with it."""
@@ -41,15 +44,15 @@ def refused_values(
 def _refused(column: Any, is_float: bool) -> tuple[np.ndarray | None, str]:
     inner = value_type(column.type)
     if is_text(inner):
-        return _not_utf8(column), "is not UTF-8 text"
+        return _not_utf8(column), _NO_TEXT
     if pa.types.is_uint64(inner) and not is_float:
-        return beyond(decoded(column), -1, INT64_MAX), "is beyond int64"
+        return beyond(decoded(column), -1, INT64_MAX), _NO_INTEGER
     if pa.types.is_timestamp(inner) and inner.unit in _PER_US:
         numbers, most = decoded(column).view(pa.int64()), INT64_MAX // _PER_US[inner.unit]
-        return beyond(numbers, -most, most), "is beyond the times that microseconds can tell"
+        return beyond(numbers, -most, most), _NO_TIME.format("times")
     if pa.types.is_date64(inner):
         numbers, most = decoded(column).view(pa.int64()), _DAYS * _DAY_MS
-        return beyond(numbers, -most, most - 1), "is beyond the dates that can be written"
+        return beyond(numbers, -most, most - 1), _NO_TIME.format("dates")
     return None, ""
 
 

@@ -148,12 +148,13 @@ class VectorMatrixSpec(SegmentSpec):
         for name in self._unsigned(batch):
             mask = beyond(batch.column(name), -INT64_MAX, INT64_MAX)
             if mask is not None:
-                yield name, mask, "is beyond int64"
+                yield name, mask, "is beyond int64: declare the indicator as float64"
         for name in self.indicators if self.sketch is not None else ():
             column = batch.column(name)
             mask = below_zero(column)
             if mask is not None:  # what is infinite is no value anyway
-                yield name, mask & ~missing_of(column), "is below 0, which a sketch cannot take"
+                why = "is below 0, which a sketch cannot take: take a field, greatest(…, 0)"
+                yield name, mask & ~missing_of(column), why
 
     def algebra(self) -> Algebra:
         if self.sketch is None:

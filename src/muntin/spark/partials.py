@@ -246,11 +246,13 @@ class TaskFold:
         column = self._plan.time
         shown = str(value)[:100]
         if value is None:
-            return "no_time", f"column '{column}' is null"
+            return "no_time", f"column '{column}' is null: take a field, coalesce(…)"
         if time == ABSENT:
-            return "bad_time", f"column '{column}': {shown!r} is not a time"
+            why = "is not a time: take a field, try_to_timestamp(…)"
+            return "bad_time", f"column '{column}': {shown!r} {why}"
         if time > self._plan.latest:
-            return "future", f"column '{column}': {shown} is beyond max_future_skew"
+            why = "is beyond max_future_skew: give a longer one if it is right"
+            return "future", f"column '{column}': {shown} {why}"
         return "before_1970", f"column '{column}': {shown} is before 1970"
 
 
