@@ -566,6 +566,38 @@ def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
         ledger.close()
 
 
+def test_a_load_that_breaks_after_its_deadline_is_tried_again(server, request, monkeypatch):
+    """A large ledger takes longer to read than a store may take to answer."""
+    with (
+        closing(open_ledger(server.url(schema=name_of(request)))) as ledger,
+        closing(open_ledger(server.url(schema=name_of(request), deadline=1))) as reader,
+    ):
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        writer.commit(batch(0, partial("s", 0, [1])))
+        load, breaks = reader._replica.store.load, [True, True]
+
+        def broken(patience):
+            head, rows = load(patience)
+
+            def portions():
+                yield next(rows)
+                if breaks and breaks.pop():
+                    time.sleep(1.1)
+                    raise StoreAway("the connection broke")
+                yield from rows
+
+            return head, portions()
+
+        monkeypatch.setattr(reader._replica.store, "load", broken)
+        reader._replica.reload()
+        assert held(reader, "s", PANE, 0, 10) == {1: 1}
+        breaks += [True] * 9
+        with pytest.raises(LedgerError, match="the connection broke"):
+            reader._replica.reload()
+        assert len(breaks) == 6
+        assert held(reader, "s", PANE, 0, 10) == {1: 1}
+
+
 def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
     server, request, monkeypatch
 ):

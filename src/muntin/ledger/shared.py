@@ -46,6 +46,7 @@ READER_SECONDS = 1.0  # that a reader waits for a store, before it answers from 
 REST_SECONDS = 1.0  # that readers leave a store alone which has not answered
 PAUSE_SECONDS = 0.02  # before the first new try; each further pause is longer
 PAUSE_SECONDS_MAX = 0.5
+LOADS_MAX = 3  # tries to read all rows of a store that changes, or breaks, meanwhile
 _NO_HEAD = Head(-1, 0)
 _LOG = logging.getLogger("muntin.ledger")
 Outcome = TypeVar("Outcome")
@@ -58,6 +59,7 @@ class Replica(SqliteFile):
         super().__init__(path, "off")
         self.store = store
         self.deadline = deadline
+        self._sent = False  # whether the last load had rows
         self.trouble: str | None = None
         """Why the last reader could not follow the store."""
         self._head = _NO_HEAD
@@ -171,7 +173,7 @@ class Replica(SqliteFile):
         only together, so that readers see both at once."""
         connection = self._following
         with self.explained(), transaction(connection):
-            head, meta = self._patiently(lambda left: self._loaded(connection, left), patience)
+            head, meta = self._load_patiently(connection, patience)
             there = _counted(connection)
             rows = Counter(meta.get("rows", there))
             for name in there:
@@ -182,15 +184,29 @@ class Replica(SqliteFile):
                     )
         self._head, self._rows = head, rows
 
+    def _load_patiently(self, connection: Tables, patience: float) -> tuple[Head, dict[str, Any]]:
+        """As `_loaded`. To read all rows may take longer than a store may take to answer: where it
+        breaks on the way, it is waited for as long again."""
+        tries = LOADS_MAX
+        while True:
+            try:
+                return self._patiently(lambda left: self._loaded(connection, left), patience)
+            except StoreError as problem:
+                tries -= 1
+                if not (tries and self._sent and isinstance(problem.__cause__, StoreAway)):
+                    raise
+
     def _loaded(self, connection: Tables, left: float) -> tuple[Head, dict[str, Any]]:
         """The head that the copy has come to, and the meta row. Where the store goes away in
         between, it may be called again."""
-        for _ in range(3):
+        for _ in range(LOADS_MAX):
+            self._sent = False
             head, rows = self.store.load(left)
             for table in (*schema.TABLES, "sqlite_sequence"):
                 connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
             meta: dict[str, Any] = {}
             for changes in rows:
+                self._sent = True
                 meta = _apply(connection, changes, self.place) or meta
             if not meta:  # each change brings that row, and it is never removed
                 raise StoreError(f"{self.place}: {ROWS_GONE}")
