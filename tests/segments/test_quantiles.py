@@ -142,6 +142,8 @@ def test_other_types_of_values(dtype: str) -> None:
     table = segment.algebra.answer(segment.tables[0], QuantilesAt((0.0, 0.5, 1.0)))
     kept = np.sort(np.array(values[:3], dtype))
     assert table["value"].to_numpy().tolist() == kept.tolist()
+    ranks = segment.algebra.answer(segment.tables[0], RanksOf(tuple(sorted(values[:3]))))
+    assert ranks["lower"].to_numpy().tolist() == [1 / 3, 2 / 3, 1.0]
     assert str(table["value"].type) == {"float32": "float", "int64": "int64"}[dtype]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from quantile_checks import QS, exact_quantiles, fed, rank_errors, streams
 
 from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
+from muntin.summaries import FixedWindowQuantiles
 from muntin.summaries.kernels import sorting
 from muntin.summaries.quantiles import KLL
+from muntin.summaries.req import REQ
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -156,6 +159,18 @@ class TestTypes:
         narrow.update(values.astype(np.float32))
         assert wide.to_bytes() == narrow.to_bytes()
         assert wide.quantile([0.3]).value.dtype == np.float32
+
+    @pytest.mark.parametrize("kind", [KLL, REQ, partial(FixedWindowQuantiles, 100)])
+    @given(values=st.lists(st.floats(-1e38, 1e38, allow_nan=False), min_size=1, max_size=20))
+    def test_points_among_float32_are_rounded_as_the_values_were(self, kind, values):
+        sketch = kind(dtype="float32")
+        sketch.update(values)
+        rounded = np.sort(np.array(values, np.float32))
+        for inclusive, side in ((True, "right"), (False, "left")):
+            counts = rounded.searchsorted(np.float32(values), side)
+            found = sketch.rank(values, inclusive=inclusive)
+            assert found.value.tolist() == (counts / len(values)).tolist()
+        assert sketch.rank([1e300, -1e300]).value.tolist() == [1.0, 0.0]
 
     def test_zeros_are_one_value(self):
         sketch = KLL()

@@ -105,16 +105,21 @@ def _numbers(q: Any) -> np.ndarray:
 def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
     """Points to rank, float64[n], or int64[n] for values that are int64.
 
-    A point between integers is moved to the one that gives the same rank.
+    A point between integers is moved to the one that gives the same rank. Values that are float32
+    were rounded to it, and so is a point: 0.1 is at most 0.1.
     """
     boolean("inclusive", inclusive)
     near = math.floor if inclusive else math.ceil
     points = as_points(x, near if dtype == "int64" else None)
     if dtype != "int64":
         try:
-            return points.astype(np.float64, copy=False)
+            points = points.astype(np.float64, copy=False)
         except OverflowError:
             raise BadArgument("a point is an integer beyond float64: use inf or -inf") from None
+        if dtype == "float32":
+            with np.errstate(over="ignore"):  # as what comes in, it is inf
+                points = points.astype(np.float32).astype(np.float64)
+        return points
     low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     if points.dtype.kind in "iu":
         wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)
