@@ -77,7 +77,8 @@ class PostgresCatalog:
         SelectError
         """
         tables = self._tables(known)
-        oids = _oids(tables)
+        classes = tables["pg_class"].select(["relname", "oid"]).to_pylist()
+        oids = {one["relname"]: one["oid"] for one in classes}
         statement = translated(text, tables, oids)
         used = [table for table in statement.find_all(exp.Table) if table.name in tables]
         read = [tables[table.name] for table in used]
@@ -112,8 +113,3 @@ class PostgresCatalog:
             made = (key if complete else None, tables)
             self._made = made
         return made[1]
-
-
-def _oids(tables: Mapping[str, pa.Table]) -> dict[str, int]:
-    classes = tables["pg_class"]
-    return dict(zip(classes["relname"].to_pylist(), classes["oid"].to_pylist(), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -44,7 +44,8 @@ SETTINGS: dict[str, str] = {
 _FIRST_OID = 16_384
 _NAME = PostgresType(19, "name", 1_025, "name", 1003)  # how long a name may be, with an end
 _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
-_KINDS = {"#": pa.int64(), "?": pa.bool_(), "*": pa.list_(pa.uint32()), "%": pa.list_(pa.string())}
+_KINDS = {"#": pa.int64(), "~": pa.float32(), "?": pa.bool_(), "*": pa.list_(pa.uint32()),
+          "%": pa.list_(pa.string())}  # fmt: skip
 """Of a column, by the last sign of its entry in the file; others are texts."""
 
 
@@ -54,7 +55,7 @@ def empty_catalogs() -> dict[str, pa.Table]:
     text = files("muntin.server.postgres").joinpath("catalog_columns.txt").read_text("utf-8")
     return {
         name: pa.schema(
-            [(c.rstrip("#?*%"), _KINDS.get(c[-1], pa.string())) for c in columns]
+            [(c.rstrip("#~?*%"), _KINDS.get(c[-1], pa.string())) for c in columns]
         ).empty_table()
         for name, *columns in map(str.split, text.splitlines())
     }
@@ -68,34 +69,34 @@ def catalog_tables(
     What PostgreSQL has beyond what is here is there without rows, and its columns are null: each
     tool asks for some of them.
     """
+    empty = empty_catalogs()
+    return empty | {
+        name: pa.Table.from_pylist(rows, empty[name].schema)
+        for name, rows in catalog_rows(known, columns).items()
+    }
+
+
+def catalog_rows(
+    known: Iterable[str], columns: Mapping[str, Columns]
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the catalogs that have some; what they leave out is null."""
     oids = {name: _FIRST_OID + at for at, name in enumerate(known)}
-    tables = dict[str, pa.Table]()
-    tables["pg_am"] = _table([{"oid": 2, "amname": "heap", "amhandler": 3, "amtype": "t"}])
-    tables["pg_namespace"] = _table(
-        [
-            {"oid": oid, "nspname": name, "nspowner": 10, "nspacl": None}
-            for oid, name in namespaces()
-        ]
-    )
-    tables["pg_class"] = _table(
-        [_class(oids[name], name, columns[name]) for name in known], _class()
-    )
-    tables["pg_attribute"] = _table(
-        [
+    return {
+        "pg_am": [{"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"}],
+        "pg_namespace": [
+            {"oid": oid, "nspname": name, "nspowner": 10} for oid, name in namespaces()
+        ],
+        "pg_class": [_class(oids[name], name, columns[name]) for name in known],
+        "pg_attribute": [
             _attribute(oids[name], at, column, kind)
             for name in known
             for at, (column, kind) in enumerate(columns[name], start=1)
         ],
-        _attribute(),
-    )
-    tables["pg_type"] = _table([row for kind in (*TYPES, _NAME) for row in _types(kind)])
-    # JDBC has them among its own, and some who read that want one at least
-    tables["pg_get_keywords"] = _table([{"word": word} for word in ("ilike", "limit", "qualify")])
-    tables |= _server_tables(known) | _information(known, columns)
-    empty = empty_catalogs()
-    return empty | {
-        name: _completed(table, empty[name].schema) if name in empty else table
-        for name, table in tables.items()
+        "pg_type": [row for kind in (*TYPES, _NAME) for row in _types(kind)],
+        # JDBC has them among its own, and some who read that want one at least
+        "pg_get_keywords": [{"word": word} for word in ("ilike", "limit", "qualify")],
+        **_server_rows(known),
+        **_information(known, columns),
     }
 
 
@@ -104,32 +105,31 @@ def namespaces() -> tuple[tuple[int, str], ...]:
     return (_PUBLIC, SCHEMA), (_CATALOG, "pg_catalog"), (_INFORMATION, "information_schema")
 
 
-def _server_tables(known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
+def _server_rows(known: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     role = {"oid": 10, "rolname": USER, "rolsuper": False, "rolinherit": True,
             "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
-            "rolreplication": False, "rolconnlimit": -1, "rolvaliduntil": None,
-            "rolbypassrls": False}  # fmt: skip
+            "rolreplication": False, "rolconnlimit": -1, "rolbypassrls": False}  # fmt: skip
     database = {"oid": 5, "datname": DATABASE, "datdba": 10, "encoding": 6, "datcollate": "C",
-                "datctype": "C", "datistemplate": False, "datallowconn": True, "datacl": None,
-                "dattablespace": 1663, "datlocprovider": "c", "daticulocale": None}  # fmt: skip
+                "datctype": "C", "datistemplate": False, "datallowconn": True,
+                "dattablespace": 1663, "datlocprovider": "c"}  # fmt: skip
     listed = [
-        {"schemaname": SCHEMA, "tablename": name, "tableowner": USER, "tablespace": None,
-         "hasindexes": False, "hasrules": False, "hastriggers": False, "rowsecurity": False}
+        {"schemaname": SCHEMA, "tablename": name, "tableowner": USER, "hasindexes": False,
+         "hasrules": False, "hastriggers": False, "rowsecurity": False}
         for name in known
     ]  # fmt: skip
     return {
-        "pg_roles": _table([role]),
-        "pg_authid": _table([role]),
-        "pg_user": _table([{"usename": USER, "usesysid": 10, "usesuper": False}]),
-        "pg_database": _table([database]),
-        "pg_tablespace": _table([{"oid": 1663, "spcname": "pg_default", "spcowner": 10}]),
-        "pg_settings": _table([{"name": n, "setting": value} for n, value in SETTINGS.items()]),
-        "pg_tables": _table(listed, {"schemaname": "", "tablename": "", "tableowner": ""}),
-        "pg_proc": _table([_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)]),
+        "pg_roles": [role],
+        "pg_authid": [role],
+        "pg_user": [{"usename": USER, "usesysid": 10, "usesuper": False}],
+        "pg_database": [database],
+        "pg_tablespace": [{"oid": 1663, "spcname": "pg_default", "spcowner": 10}],
+        "pg_settings": [{"name": n, "setting": value} for n, value in SETTINGS.items()],
+        "pg_tables": listed,
+        "pg_proc": [_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)],
     }
 
 
-def _class(oid: int = 0, name: str = "", columns: Columns = ()) -> dict[str, Any]:
+def _class(oid: int, name: str, columns: Columns) -> dict[str, Any]:
     return {
         "oid": oid, "relname": name, "relnamespace": _PUBLIC, "reltype": 0, "reloftype": 0,
         "relowner": 10, "relam": 2, "relfilenode": 0, "reltablespace": 0, "relpages": 0,
@@ -137,24 +137,21 @@ def _class(oid: int = 0, name: str = "", columns: Columns = ()) -> dict[str, Any
         "relisshared": False, "relpersistence": "p", "relkind": "r", "relnatts": len(columns),
         "relchecks": 0, "relhasrules": False, "relhastriggers": False, "relhassubclass": False,
         "relrowsecurity": False, "relforcerowsecurity": False, "relispopulated": True,
-        "relreplident": "n", "relispartition": False, "relrewrite": 0, "relacl": None,
-        "reloptions": None, "relpartbound": None, "relhasoids": False,
+        "relreplident": "n", "relispartition": False, "relrewrite": 0,
+        "relhasoids": False,
     }  # fmt: skip
 
 
-def _attribute(
-    oid: int = 0, at: int = 0, name: str = "", kind: pa.DataType | None = None
-) -> dict[str, Any]:
-    of = type_of(kind or pa.string())
+def _attribute(oid: int, at: int, name: str, kind: pa.DataType) -> dict[str, Any]:
+    of = type_of(kind)
     return {
         "attrelid": oid, "attname": name, "atttypid": of.oid, "attstattarget": -1,
         "attlen": of.size,
         "attnum": at, "attndims": 0, "attcacheoff": -1, "attbyval": of.size > 0,
-        "atttypmod": modifier_of(kind or pa.string()),
+        "atttypmod": modifier_of(kind),
         "attstorage": "p", "attalign": "d", "attnotnull": False, "atthasdef": False,
         "atthasmissing": False, "attidentity": "", "attgenerated": "", "attisdropped": False,
         "attislocal": True, "attinhcount": 0, "attcollation": 0, "attcompression": "",
-        "attacl": None, "attoptions": None, "attfdwoptions": None,
     }  # fmt: skip
 
 
@@ -173,7 +170,7 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
         "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0,
         "typarray": kind.lists,
         "typinput": short + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
-        "typndims": 0, "typcollation": 0, "typdefault": None, "typreceive": binary + "recv",
+        "typndims": 0, "typcollation": 0, "typreceive": binary + "recv",
         "typsend": binary + "send",
     }  # fmt: skip
     yield row
@@ -194,18 +191,17 @@ def _procedure(oid: int, name: str) -> dict[str, Any]:
 
 
 def _information(
-    known: Mapping[str, ShownTable], columns: Mapping[str, Columns]
-) -> dict[str, pa.Table]:
+    known: Iterable[str], columns: Mapping[str, Columns]
+) -> dict[str, list[dict[str, Any]]]:
     place = {"table_catalog": DATABASE, "table_schema": SCHEMA}
-    names = {"table_catalog": "", "table_schema": "", "table_name": ""}
     rows = [
         {**place, "table_name": name, "table_type": "BASE TABLE", "is_insertable_into": "NO"}
         for name in known
     ]
     fields = [
         {**place, "table_name": name, "column_name": column, "ordinal_position": at,
-         "column_default": None, "is_nullable": "YES", "data_type": type_of(kind).name,
-         "character_maximum_length": None, "udt_catalog": DATABASE, "udt_schema": "pg_catalog",
+         "is_nullable": "YES", "data_type": type_of(kind).name,
+         "udt_catalog": DATABASE, "udt_schema": "pg_catalog",
          "udt_name": type_of(kind).short, "dtd_identifier": str(at), "is_updatable": "NO",
          "is_identity": "NO", "is_generated": "NEVER", **_digits(kind)}
         for name in known
@@ -220,13 +216,12 @@ def _information(
          "is_grantable": "NO", "with_hierarchy": "YES"}
         for name in known
     ]  # fmt: skip
-    granted = _table(rights, {**names, "grantee": "", "privilege_type": ""})
     return {
-        "information_schema.table_privileges": granted,
-        "information_schema.role_table_grants": granted,
-        "information_schema.tables": _table(rows, {**names, "table_type": ""}),
-        "information_schema.columns": _table(fields, {**names, "column_name": "", "data_type": ""}),
-        "information_schema.schemata": _table(schemas),
+        "information_schema.table_privileges": rights,
+        "information_schema.role_table_grants": rights,
+        "information_schema.tables": rows,
+        "information_schema.columns": fields,
+        "information_schema.schemata": schemas,
     }
 
 
@@ -241,20 +236,3 @@ def _digits(kind: pa.DataType) -> dict[str, int | None]:
         "numeric_scale": 0 if bits and not is_float else getattr(kind, "scale", None),
         "datetime_precision": {1082: 0}.get(of.oid, 6) if 1082 <= of.oid <= 1186 else None,
     }
-
-
-def _table(rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any] | None = None) -> pa.Table:
-    """Rows of one form; where there are none, of that of `like`."""
-    found = pa.Table.from_pylist([*rows] or [like or {}])
-    for at, field in enumerate(found.schema):
-        if pa.types.is_null(field.type):
-            listed = field.name == "reloptions" or field.name.endswith("acl")
-            kind = pa.list_(pa.string()) if listed else pa.string()
-            found = found.set_column(at, field.name, found[at].cast(kind))
-    return found.slice(0, len(rows))
-
-
-def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    more = [field for field in schema if field.name not in table.column_names]
-    columns = [*table.columns, *(pa.nulls(len(table), field.type) for field in more)]
-    return pa.Table.from_arrays(columns, schema=pa.schema([*table.schema, *more]))
