@@ -33,7 +33,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     SLOT,
     STORED,
     THRESHOLD,
-    UNNAMED,
     USED,
     WAYS,
     WHERE,
@@ -208,7 +207,6 @@ def _check_marks(kind: str, tables: CalmTables) -> None:
     _require(kind, int(marks.min()) >= 0, "a negative mark")
     _require(kind, marks[ARENA_END] == marks[ARENA_LIVE], "the named items have gaps")
     _require(kind, marks[USED] == k or marks[THRESHOLD] == 0, "a threshold, but free slots")
-    _require(kind, marks[UNNAMED] >= 0, "a negative number of unnamed pairs")
 
 
 def _check_slots(

@@ -14,6 +14,7 @@ it covers. Items wait, exactly kept, until no earlier one is tolerated any more.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -42,6 +43,7 @@ MARKS = 32
 BLOCKS_MAX = 1 << 18
 
 
+@dataclass(slots=True, eq=False)
 class Block:
     """Consecutive items.
 
@@ -50,15 +52,12 @@ class Block:
     begin there once that block is gone, so they begin with the next time, if there is one.
     """
 
-    __slots__ = ("count", "first", "last", "marks", "size_class", "stack")
-
-    def __init__(self, stack: LevelStack) -> None:
-        self.stack = stack
-        self.count = 0
-        self.first = 0
-        self.last = 0
-        self.size_class = 0
-        self.marks: np.ndarray | None = None  # None while the stack has every stamp
+    stack: LevelStack
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    size_class: int = 0
+    marks: np.ndarray | None = None  # None while the stack has every stamp
 
     def add(self, keys: np.ndarray, stamps: np.ndarray) -> None:
         """Items that fit; the stamps ascend."""

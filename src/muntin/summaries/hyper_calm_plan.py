@@ -134,14 +134,11 @@ class HyperCalmParameters:
         """An empty recorder."""
         return Recorder(*(aligned_zeros(size, np.uint32) for size in self.recorder_sizes()))
 
-    def _recorder_bucket_bytes(self) -> int:
-        return 96 + (64 if self.batch_size > 1 else 0) + (64 if self.consecutive else 0)
-
     def _split(self, memory: int) -> tuple[int, int, int]:
         blocks = max(1, memory // BLOOM_SHARE // BLOOM_BLOCK_BYTES)
         rest = memory - blocks * BLOOM_BLOCK_BYTES
         rest -= CalmShape.store_bytes(self.k, COLUMNS, self.item_bytes)
-        recorder = self._recorder_bucket_bytes()
+        recorder = 96 + 64 * (self.batch_size > 1) + 64 * self.consecutive
         followed = max(rest, 0) * self.recorder_percent // 100 // recorder
         pairs = (rest - followed * recorder) // CalmShape.bucket_bytes(self.queue_ways, False)
         return blocks, followed, pairs

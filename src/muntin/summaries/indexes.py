@@ -50,13 +50,10 @@ def _expected(before: int, used: int, events: int, total: int) -> int:
     return min(_STEP * used, used + total - events)
 
 
-class IntegerIndex:
-    """Distinct int64 values (also packed pairs of numbers)."""
-
-    __slots__ = ("known", "slots", "state")
+class _Index:
+    __slots__ = ("slots", "state")
 
     def __init__(self) -> None:
-        self.known = np.empty(_ROOM_MIN, np.int64)
         self.slots = np.zeros(_ROOM_MIN * _SLOTS_PER_VALUE, np.uint64)
         self.state = np.array([0, -1], np.int64)
 
@@ -65,7 +62,17 @@ class IntegerIndex:
 
     @property
     def nbytes(self) -> int:
-        return self.known.nbytes + self.slots.nbytes + self.state.nbytes
+        return sum(getattr(self, name).nbytes for name in ("slots", "state", *self.__slots__))
+
+
+class IntegerIndex(_Index):
+    """Distinct int64 values (also packed pairs of numbers)."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = np.empty(_ROOM_MIN, np.int64)
 
     def _reserve(self, values: int) -> None:
         """Reserve memory for so many distinct values in all, more than there was."""
@@ -100,25 +107,16 @@ class IntegerIndex:
             self._reserve(_expected(before, len(self), at, end) + min(BLOCK, end - at))
 
 
-class TextIndex:
+class TextIndex(_Index):
     """Distinct strings, their bytes one after the other in an arena of the index's own."""
 
-    __slots__ = ("arena", "hashes", "slots", "starts", "state")
+    __slots__ = ("arena", "hashes", "starts")
 
     def __init__(self) -> None:
+        super().__init__()
         self.hashes = np.empty(_ROOM_MIN, np.uint64)
         self.starts = np.zeros(_ROOM_MIN + 1, np.int64)
         self.arena = np.empty(_ROOM_MIN * 16, np.uint8)
-        self.slots = np.zeros(_ROOM_MIN * _SLOTS_PER_VALUE, np.uint64)
-        self.state = np.array([0, -1], np.int64)
-
-    def __len__(self) -> int:
-        return int(self.state[0])
-
-    @property
-    def nbytes(self) -> int:
-        arrays = (self.hashes, self.starts, self.arena, self.slots, self.state)
-        return sum(array.nbytes for array in arrays)
 
     def _reserve(self, values: int, arena_bytes: int = 0) -> None:
         """Reserve memory for so many distinct values, and bytes of them, in all."""

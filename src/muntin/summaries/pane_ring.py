@@ -9,6 +9,7 @@ the error cannot grow while the window slides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Self
 
@@ -31,15 +32,13 @@ POSITION_MAX = 1 << 62
 WINDOW_ITEMS_MAX = 1 << 40
 
 
+@dataclass(slots=True, eq=False)
 class Pane:
     """Items of the positions `start` to `start + count`, under a KLL."""
 
-    __slots__ = ("count", "stack", "start")
-
-    def __init__(self, start: int, count: int, stack: LevelStack) -> None:
-        self.start = start
-        self.count = count
-        self.stack = stack
+    start: int
+    count: int
+    stack: LevelStack
 
     @property
     def end(self) -> int:

@@ -165,13 +165,15 @@ class KLL(Copied):
         if weights is not None:
             column, heavy = weighed(column, weights)
             if len(column):
-                self._update_weighted(column, heavy)
+                self._grow(exact_sum(heavy), *bounds_of(column))
+                self._stack.add_weighted(to_keys(column), heavy)
             return
         if not len(column):
             return
-        low, high = bounds_of(column)
-        self._grow(len(column), low, high)
-        shift = self._block_shift()
+        self._grow(len(column), *bounds_of(column))
+        # Blocks of 2^shift items keep the sampler's variance below its share.
+        blocks = int(SAMPLER_VARIANCE_SHARE * self._count / self.k**2)
+        shift = min(max(blocks.bit_length() - 1, 0), BLOCK_SHIFT_MAX)
         if shift == 0 or len(column) <= int(self._stack.offsets[0]):
             self._stack.add(to_keys(column))
         else:
@@ -365,11 +367,6 @@ class KLL(Copied):
     def _value_of(self, key: int) -> Any:
         return from_keys(np.array([key]), self.dtype)[0].item() if self._count else None
 
-    def _block_shift(self) -> int:
-        """Blocks of 2^shift items keep the sampler's variance below its share."""
-        blocks = SAMPLER_VARIANCE_SHARE * self._count / self.k**2
-        return min(max(int(blocks).bit_length() - 1, 0), BLOCK_SHIFT_MAX)
-
     def _grow(self, weight: int, low: int, high: int) -> None:
         if self._count + weight > COUNT_MAX:
             raise SummaryOverflow(f"a total weight of {self._count + weight} is beyond 2^60 - 1")
@@ -389,11 +386,6 @@ class KLL(Copied):
             sample_blocks(part, doubles, shift, self._stack.coins, out, offsets)
             sort_run(out[offsets[shift] : offsets[shift + 1]])
             self._stack.absorb(out, None, offsets)
-
-    def _update_weighted(self, column: np.ndarray, weights: np.ndarray) -> None:
-        low, high = bounds_of(column)
-        self._grow(exact_sum(weights), low, high)
-        self._stack.add_weighted(to_keys(column), weights)
 
     def _sorted_view(self) -> WeightedView:
         if self._view is None:

@@ -26,37 +26,37 @@ class Fields:
         self._left = dict(parameters)
 
     def integer(self, name: str, low: int, high: int) -> int:
-        value = self._take(name)
+        value = self.value(name)
         if type(value) is not int or not low <= value <= high:
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is not in {low} ... {high}")
         return value
 
     def boolean(self, name: str) -> bool:
-        value = self._take(name)
+        value = self.value(name)
         if type(value) is not bool:
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is not true or false")
         return value
 
     def choice(self, name: str, choices: Sequence[Any]) -> Any:
-        value = self._take(name)
+        value = self.value(name)
         if not any(type(value) is type(choice) and value == choice for choice in choices):
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is none of {list(choices)}")
         return value
 
     def texts(self, name: str) -> list[str]:
-        value = self._take(name)
+        value = self.value(name)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise CorruptSummary(f"{self._kind}: {name} is not a list of names")
         return value
 
     def integer_or_none(self, name: str, low: int, high: int) -> int | None:
         if self._left.get(name, 0) is None:
-            return self._take(name)
+            return self.value(name)
         return self.integer(name, low, high)
 
     def rows(self, name: str, *kinds: Any) -> list[list[Any]]:
         """A list of lists, each of values of these types; the caller checks what they are."""
-        rows = self._take(name)
+        rows = self.value(name)
         for row in rows if isinstance(rows, list) else [rows]:
             if (
                 not isinstance(row, list)
@@ -69,15 +69,12 @@ class Fields:
                 raise CorruptSummary(f"{self._kind}: {row!r:.80} cannot be in its {name}")
         return rows
 
-    def value(self, name: str) -> Any:
-        """Anything that JSON holds: the caller checks it."""
-        return self._take(name)
-
     def done(self) -> None:
         if self._left:
             raise CorruptSummary(f"{self._kind}: unknown parameters {sorted(self._left)}")
 
-    def _take(self, name: str) -> Any:
+    def value(self, name: str) -> Any:
+        """Anything that JSON holds: the caller checks it."""
         if name not in self._left:
             raise CorruptSummary(f"{self._kind}: parameter {name} is missing")
         return self._left.pop(name)
@@ -104,26 +101,23 @@ class Body:
     def array(self, dtype: str, count: int) -> np.ndarray:
         """The next `count` numbers, copied, in the machine's byte order."""
         kind = np.dtype(dtype)
-        piece = self._piece(count * kind.itemsize)
+        piece = self.view(count * kind.itemsize)
         return np.frombuffer(piece, kind).astype(kind.newbyteorder("="), copy=True)
 
     def block(self) -> memoryview:
         """The next block: its length in 8 bytes, then its bytes (not copied)."""
-        (size,) = _LENGTH.unpack(self._piece(_LENGTH.size))
-        return self._piece(size)
-
-    def view(self, size: int) -> memoryview:
-        """The next `size` bytes (not copied)."""
-        return self._piece(size)
+        (size,) = _LENGTH.unpack(self.view(_LENGTH.size))
+        return self.view(size)
 
     def rest(self) -> memoryview:
-        return self._piece(self.left)
+        return self.view(self.left)
 
     def done(self) -> None:
         if self.left:
             raise CorruptSummary(f"{self._kind}: {self.left} bytes too many in the body")
 
-    def _piece(self, size: int) -> memoryview:
+    def view(self, size: int) -> memoryview:
+        """The next `size` bytes (not copied)."""
         if size > self.left:
             raise CorruptSummary(f"{self._kind}: the body ends {size - self.left} bytes early")
         piece = self._body[self._at : self._at + size]

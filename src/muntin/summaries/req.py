@@ -97,9 +97,7 @@ def _states(rows: Sequence[_Row]) -> States:
     }
 
 
-@lru_cache
-def _algebra_of(k: int, dtype: str, seed: int) -> TailQuantiles:
-    return TailQuantiles(k, dtype, seed)
+_algebra_of = lru_cache(TailQuantiles)
 
 
 class REQ(Copied):

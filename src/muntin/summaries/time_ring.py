@@ -9,6 +9,7 @@ slot (by less than 1 / (128 B) of the window), for which the count is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -31,14 +32,12 @@ SLOTS = 128
 TIME_MAX = 1 << 62  # sums of two times stay inside int64
 
 
+@dataclass(slots=True, eq=False)
 class TimePane:
     """Items whose times lie in one pane of the grid."""
 
-    __slots__ = ("slots", "stack")
-
-    def __init__(self, stack: LevelStack, slots: np.ndarray) -> None:
-        self.stack = stack
-        self.slots = slots
+    stack: LevelStack
+    slots: np.ndarray
 
     @property
     def count(self) -> int:

@@ -42,7 +42,10 @@ def as_times(times: Any, length: int) -> np.ndarray:
     if type(times) is np.ndarray and times.dtype == np.int64 and times.ndim == 1:
         values = np.ascontiguousarray(times)  # as most are: Arrow would take longer to be asked
     else:
-        values = np.asarray(_micros(_as_arrow(times if one is None else one)))
+        given = times if one is None else one
+        if isinstance(given, np.ndarray) and not isinstance(given, np.ma.MaskedArray):
+            given = _known_to_arrow(given)
+        values = np.asarray(_micros(one_array(given, "times must be integers or timestamps")))
     if one is not None:
         values = np.full(length, values)
     if len(values) != length:
@@ -61,12 +64,6 @@ def check_order(times: np.ndarray, last: int | None) -> None:
             f"time goes backwards at position {at}: {int(times[at])} after {before}; "
             "sort the events by time before the update, and send late ones elsewhere"
         )
-
-
-def _as_arrow(times: Any) -> pa.Array:
-    if isinstance(times, np.ndarray) and not isinstance(times, np.ma.MaskedArray):
-        times = _known_to_arrow(times)
-    return one_array(times, "times must be integers or timestamps")
 
 
 def _known_to_arrow(times: np.ndarray) -> np.ndarray:

@@ -85,11 +85,11 @@ class Clock(NamedTuple):
 
 
 @inlined()
-def _remember_times(tables, slot, interval, distance, first, last):
+def _remember_times(tables, settings, slot, interval, distance, last):
     """What the store keeps of a named pair's beat: first and last batch, the usual distance."""
     usual = tables.slots[slot, INTERVAL] >> 32
     if usual == 0:  # just named
-        tables.slots[slot, FIRST] = first
+        tables.slots[slot, FIRST] = last - distance * settings.resolution
         usual = distance
     else:
         usual += (distance - usual + 4) >> 3
@@ -119,22 +119,26 @@ def _bins(distance, settings):
     return np.int64(own), np.int64(other)
 
 
+@inlined()
+def _located(tables, item_hash, interval):
+    """The pair of an item and a bin, its bucket, and its way there (WAYS: none)."""
+    pair = pair_hash(item_hash, interval)
+    bucket = bucket_of(tables, pair)
+    return pair, bucket, find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+
+
 @bare()
 def count_interval(tables, settings, item_hash, distance, own, other, data, start, length, time):
     """One more batch at this distance from the last: to the pair of its bin or a neighbour's. True
     where that pair was there already, in Space-Saving or its queue: the interval repeats."""
     interval = own
-    pair = pair_hash(item_hash, own)
-    bucket = bucket_of(tables, pair)
-    way = find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    pair, bucket, way = _located(tables, item_hash, own)
     queued = -1
     if other == own:
         if way == WAYS:
             queued = find_queued(tables, bucket, queue_tag(pair))
     else:
-        next_hash = pair_hash(item_hash, other)
-        beside = bucket_of(tables, next_hash)
-        next_way = find_lane(tables.saving, beside * 16, fingerprint(next_hash), _ALL)
+        next_hash, beside, next_way = _located(tables, item_hash, other)
         # The bin that is in Space-Saving, of both the one with the higher count; else one that is
         # queued, the own one first.
         if next_way < WAYS:
@@ -155,8 +159,7 @@ def count_interval(tables, settings, item_hash, distance, own, other, data, star
     else:
         slot = add_new(tables, bucket, settings.promote, pair, interval, data, start, length)
     if slot >= 0:
-        first = time - distance * settings.resolution
-        _remember_times(tables, slot, interval, distance, first, time)
+        _remember_times(tables, settings, slot, interval, distance, time)
     return way < WAYS or queued >= 0
 
 
@@ -172,13 +175,9 @@ def count_run(
     run = np.int64(1)
     if recorder.runs[at] > 0 and np.int64(recorder.bins[at]) == interval:
         run = min(np.int64(recorder.runs[at]) + 1, np.int64(0xFFFFFFFF))
-    pair = pair_hash(item_hash, interval)
-    bucket = bucket_of(tables, pair)
-    way = find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    pair, bucket, way = _located(tables, item_hash, interval)
     if run == 1 and other != own:
-        next_hash = pair_hash(item_hash, other)
-        beside = bucket_of(tables, next_hash)
-        next_way = find_lane(tables.saving, beside * 16, fingerprint(next_hash), _ALL)
+        next_hash, beside, next_way = _located(tables, item_hash, other)
         if next_way < WAYS:
             if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
                 interval, pair, bucket, way = other, next_hash, beside, next_way
@@ -189,8 +188,7 @@ def count_run(
     else:
         slot = raise_new(tables, bucket, run, pair, interval, data, start, length)
     if slot >= 0:
-        first = time - distance * settings.resolution
-        _remember_times(tables, slot, interval, distance, first, time)
+        _remember_times(tables, settings, slot, interval, distance, time)
     return run > 1
 
 

@@ -51,8 +51,6 @@ def visit_block(typingctx, words, offset, cells, then, now):
     the last visit and of this one. Array i's slices begin i eighths early, so that its word moves
     on by `(now + i) // 8 - (then + i) // 8` slices: half a word each.
     """
-    if not isinstance(words, types.Array) or words.dtype != types.uint64:
-        return None
     signature = types.boolean(words, types.intp, types.uint64, types.uint64, types.uint64)
 
     def codegen(context, builder, signature, arguments):
@@ -83,8 +81,6 @@ def visit_block(typingctx, words, offset, cells, then, now):
 @intrinsic
 def find_lane(typingctx, numbers, offset, value, mask):
     """Which of eight uint32 from `offset`, masked, equals `value`: the first; 8 where none does."""
-    if not isinstance(numbers, types.Array) or numbers.dtype != types.uint32:
-        return None
     signature = types.intp(numbers, types.intp, types.uint32, types.uint32)
 
     def codegen(context, builder, signature, arguments):
@@ -102,8 +98,6 @@ def find_lane(typingctx, numbers, offset, value, mask):
 @intrinsic
 def push_lane(typingctx, numbers, offset, value, last):
     """Put `value` in front of eight uint32; lanes up to `last` move on, its old value returns."""
-    if not isinstance(numbers, types.Array) or numbers.dtype != types.uint32:
-        return None
     signature = types.uint32(numbers, types.intp, types.uint32, types.intp)
 
     def codegen(context, builder, signature, arguments):
@@ -131,8 +125,6 @@ def pick_lane(typingctx, numbers, offset, tick, gap, patience):
     free way goes first, then the one silent longest, where the silence of a proven one is halved
     `patience` times.
     """
-    if not isinstance(numbers, types.Array) or numbers.dtype != types.uint32:
-        return None
     signature = types.intp(numbers, types.intp, types.uint32, types.uint32, types.uint32)
 
     def codegen(context, builder, signature, arguments):

@@ -33,14 +33,6 @@ def add_pairs(high, low, other_high, other_low):
     return v, e - (v - u)
 
 
-@inlined()
-def _add_floats(floats, row, other, i, first, last):
-    for c in range(first, last, 2):
-        high, low = add_pairs(floats[row, c], floats[row, c + 1], other[i, c], other[i, c + 1])
-        floats[row, c] = high
-        floats[row, c + 1] = low
-
-
 @kernel()
 def add_vectors(matrix, floats, rows, vectors, vector_floats, integers, last):
     """Add vector i to row `rows[i]`; the caller knows that no sum can leave its range. Cells [0,
@@ -63,7 +55,10 @@ def add_vectors(matrix, floats, rows, vectors, vector_floats, integers, last):
         woken += (matrix[row, 0] == 0) & (vectors[i, 0] != 0)
         for c in range(integers):
             matrix[row, c] += vectors[i, c]
-        _add_floats(floats, row, vector_floats, i, integers, last)
+        for c in range(integers, last, 2):
+            floats[row, c], floats[row, c + 1] = add_pairs(
+                floats[row, c], floats[row, c + 1], vector_floats[i, c], vector_floats[i, c + 1]
+            )
     return woken
 
 
