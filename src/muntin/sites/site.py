@@ -161,7 +161,7 @@ class Site:
         version = -1
         while not self._stopped.is_set():
             try:
-                version = await loop.run_in_executor(pool, self._changed, version)
+                version = await loop.run_in_executor(pool, self._ledger.wait, version, WAIT_SECONDS)
                 news = await loop.run_in_executor(pool, follower.look, self._stopped.is_set)
             except LedgerError as problem:
                 await self._troubled(link, str(problem))
@@ -184,9 +184,6 @@ class Site:
             await link.fail(why)
         link.trouble = why
         await asyncio.sleep(REST_SECONDS)
-
-    def _changed(self, version: int) -> int:
-        return self._ledger.wait(version, WAIT_SECONDS)
 
     async def _tick(self, machine: SiteMachine, link: Link) -> None:
         """Several times a unit."""

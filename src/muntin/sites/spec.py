@@ -49,8 +49,8 @@ class CoordinatorSpec(Ranking):
     """A coordinator: its sites, what they rank, and where it listens."""
 
     name: Name = Field(default="global", description="In SELECT: FROM top_k(global, 10)")
-    sites: Annotated[dict[Name, SiteEntry], BeforeValidator(_as_entries), Field(min_length=1)] = (
-        Field(description="Names, or name: {token_env: VARIABLE}")
+    sites: Annotated[dict[Name, SiteEntry], BeforeValidator(_as_entries)] = Field(
+        min_length=1, description="Names, or name: {token_env: VARIABLE}"
     )
     k: int = Field(ge=1, le=K_MAX)
     epsilon: int = Field(default=0, ge=0, le=VALUE_MAX)

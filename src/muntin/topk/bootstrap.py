@@ -60,7 +60,9 @@ class Survey:
             item: sum(values[s].get(item, reply.least) for s, reply in replies.items())
             for item in seen
         }
-        floor = self._floor = max(self._floor, self._kth(list(lower.values())))
+        totals = sorted(lower.values(), reverse=True)
+        kth = totals[self.k - 1] if len(totals) >= self.k else 0  # 0: of objects that nobody has
+        floor = self._floor = max(self._floor, kth)
         if self.step == 1:
             self.step = 2
             share = -(-(floor - base) // len(replies))
@@ -81,8 +83,3 @@ class Survey:
         left = {item for item in seen if upper[item] >= floor}.union(best)
         self.step = 3
         return Ask(tuple(sorted(left, key=order)), 0, self._at_least)
-
-    def _kth(self, totals: list[int]) -> int:
-        """The k-th largest, and never below 0: the total of the objects that nobody has."""
-        totals.sort(reverse=True)
-        return max(0, totals[self.k - 1]) if len(totals) >= self.k else 0

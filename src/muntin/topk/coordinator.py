@@ -286,7 +286,7 @@ class Coordinator:
         self._survey = Survey(self.k)
         self._round = None
         self._pending.begin()
-        return self._request(self.membership.names(), self._survey.first(), now)
+        return self._request(self.membership.taking_part(), self._survey.first(), now)
 
     def _request(self, names: Iterable[str], ask: Ask, now: float) -> Addressed:
         if not fits(ask.objects):

@@ -35,10 +35,6 @@ class Membership:
         """The same by name."""
         return {site.name: site for site in self.members()}
 
-    def names(self) -> list[str]:
-        """Their names."""
-        return [site.name for site in self.members()]
-
     @property
     def missing(self) -> tuple[str, ...]:
         """Sites that take no part: not heard of, or not taken in yet."""

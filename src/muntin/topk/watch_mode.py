@@ -45,7 +45,7 @@ class WatchMode:
     def __init__(self, membership: Membership, model: CostModel) -> None:
         self.membership, self.model = membership, model
         self.everything = self.sure = False
-        self._lines = dict.fromkeys(membership.names(), 0)
+        self._lines = dict.fromkeys(membership.taking_part(), 0)
         self._own_line = 0
         self._totals: dict[Object, int] | None = None
         self._overdrawn = False  # looked closer although the budget was empty
@@ -57,17 +57,13 @@ class WatchMode:
         """Watch these objects, and all that exceed the lines of the allocation."""
         membership = self.membership
         membership.set_own(allocation.coordinator)
-        names = membership.names()
+        sites = membership.taking_part()
         self._own_line, *lines = allocation.lines
-        self._lines = dict(zip(names, lines, strict=True))
-        least = min(
-            sum(membership.sites[name].reported[a] for name in names) for a in membership.top
-        )
+        self._lines = dict(zip(sites, lines, strict=True))
+        least = min(sum(s.reported[item] for s in sites.values()) for item in membership.top)
         self._set_height(max(self._height, self._between(self._height, least + epsilon)))
-        factors = zip(names, allocation.sites, strict=True)
-        return [
-            self._order(membership.sites[name], now, set(objects), new) for name, new in factors
-        ]
+        factors = zip(sites.values(), allocation.sites, strict=True)
+        return [self._order(site, now, set(objects), new) for site, new in factors]
 
     def push_everything(self, now: float) -> Addressed:
         """Watch every value that is not 0."""
