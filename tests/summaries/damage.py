@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from muntin.errors import CorruptSummary
 from muntin.summaries.envelope import FAMILIES, seal, unseal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -23,9 +25,7 @@ def golden(name: str, make: Callable[[], bytes]) -> bytes:
 def damaged(data: bytes, cases: int, seed: int = 1) -> Iterator[bytes]:
     """Flips, cuts, insertions; and as many that are sealed again with a right checksum."""
     rng = random.Random(seed)
-    (kind,) = [name for name, family in FAMILIES.items() if family.code == data[5]]
-    parameters, view = unseal(data, kind)
-    body = bytes(view)
+    kind, parameters, body = _opened(data)
     for case in range(cases):
         if case % 4 == 0:
             yield _hurt(data, rng)
@@ -33,6 +33,53 @@ def damaged(data: bytes, cases: int, seed: int = 1) -> Iterator[bytes]:
             yield seal(kind, _hurt_parameters(parameters, rng), body)
         else:
             yield seal(kind, parameters, _hurt(body, rng))
+
+
+def readable(kind: Any, blobs: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
+    """Those that are a summary all the same, with what it is; the others must be CorruptSummary."""
+    for blob in blobs:
+        try:
+            found = kind.from_bytes(blob)
+        except CorruptSummary:
+            continue
+        yield blob, found
+
+
+def spoilt(data: bytes, cases: int, rng: random.Random) -> Iterator[bytes]:
+    """Flips and cuts, which the checksum tells."""
+    for case in range(cases):
+        out = bytearray(data)
+        if case % 2:
+            del out[rng.randrange(len(out)) :]
+        else:
+            out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+        yield bytes(out)
+
+
+def resealed(data: bytes, cases: int, rng: random.Random, tail: int) -> Iterator[bytes]:
+    """An attacker's: parameters or body changed, checksum right; in a body mostly the last `tail`
+    bytes, where a store and its links are."""
+    kind, described, body = _opened(data)
+    for _ in range(cases):
+        parameters, out = dict(described), bytearray(body)
+        way = rng.randrange(4)
+        if way == 0:
+            name = rng.choice(sorted(parameters))
+            parameters[name] = rng.choice([0, -1, 1, 3, 1 << 40, 1 << 70, None, True, "x", 1.5, [],
+                                           parameters[name], "string", "int64"])  # fmt: skip
+        elif way == 1:
+            del out[rng.randrange(len(out) + 1) :]
+        else:
+            for _ in range(rng.randrange(1, 4)):
+                end = rng.choice([len(out), tail])
+                out[len(out) - 1 - rng.randrange(end)] = rng.choice([0, 1, 127, 255])
+        yield seal(kind, parameters, bytes(out))
+
+
+def _opened(data: bytes) -> tuple[str, dict, bytes]:
+    (kind,) = [name for name, family in FAMILIES.items() if family.code == data[5]]
+    parameters, body = unseal(data, kind)
+    return kind, parameters, bytes(body)
 
 
 def _hurt(data: bytes, rng: random.Random) -> bytes:

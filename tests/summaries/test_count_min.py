@@ -7,7 +7,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from damage import damaged, golden
+from damage import damaged, golden, readable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -379,11 +379,7 @@ def test_damaged_bytes(sketch):
         with pytest.raises(CorruptSummary):
             CountMin.from_bytes(data[:size])
     accepted = 0
-    for blob in damaged(data, 2000):
-        try:
-            found = CountMin.from_bytes(blob)
-        except CorruptSummary:
-            continue
+    for _, found in readable(CountMin, damaged(data, 2000)):
         again = found.to_bytes()  # other frames of zstd say the same
         assert CountMin.from_bytes(again).to_bytes() == again
         found.estimate(["JFK", "nobody"])

@@ -96,15 +96,6 @@ def test_late_and_missing_items_are_counted():
     assert made.nbytes < 20_200
 
 
-def test_a_copy_is_independent():
-    made = shard()
-    made.update(texts([1, 2]), np.array([1, 9]), until=5)
-    before = made.to_bytes()
-    twin = made.copy()
-    twin.update(texts([1, 2]), np.array([20, 30]), until=25, late_before=5)
-    assert made.to_bytes() == before != twin.to_bytes()
-
-
 def test_shards_take_about_as_many_items_each():
     hashes = hash_items(np.arange(100_000), SHARD_SEED)
     for shards in (1, 3, 4, 4096):
