@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,19 @@ def is_java_gone(problem: Exception) -> bool:
 
     gone = isinstance(problem, ConnectionError | Py4JError)
     return gone and not isinstance(problem, Py4JJavaError)
+
+
+def told_once() -> None:
+    """Leave out what Py4J logs with all traces: a stream's own error says it in a line."""
+    for name in ("", "py4j.clientserver"):  # filters are not inherited
+        logging.getLogger(name).addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    problem = record.exc_info and record.exc_info[1]
+    is_ours = isinstance(problem, MuntinError)
+    is_told = is_ours or (isinstance(problem, Exception) and is_java_gone(problem))
+    return not (is_told and "py4j" in record.pathname)
 
 
 @contextmanager

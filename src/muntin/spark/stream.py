@@ -33,7 +33,7 @@ from muntin.spark.checkpoint import (
     query_of,
 )
 from muntin.spark.connector import with_connector
-from muntin.spark.failures import plainly, unless_java_is_gone, worker_error
+from muntin.spark.failures import plainly, told_once, unless_java_is_gone, worker_error
 from muntin.spark.files import FILE_FORMATS, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import (
@@ -96,6 +96,7 @@ class Stream(Running):
         """`own_source`: what `df` is the rows of, where nothing else was done to them; `ids`:
         Kafka's."""
         super().__init__(pipeline, once=once)
+        told_once()
         self._df = df
         self._own_source, self._ids = own_source, ids
         self._nanoseconds = nanoseconds_of(own_source) if own_source else set()
