@@ -134,11 +134,10 @@ class Feeds:
 
     async def stop(self) -> None:
         self._stopping = True
-        tasks = [f.task for f in self._feeds.values() if f.task] + [self._follower]
+        tasks = [t for t in (self._follower, *(f.task for f in self._feeds.values())) if t]
         for task in tasks:
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(t for t in tasks if t is not None), return_exceptions=True)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._following.shutdown(wait=False, cancel_futures=True)
         self._pushes.close()
 

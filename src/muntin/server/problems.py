@@ -37,13 +37,8 @@ def plain(code: str, message: str, remedy: str = "") -> dict[str, Any]:
 def problem(error: BaseException) -> dict[str, Any]:
     """The same object everywhere: HTTP bodies, WebSocket errors, SSE."""
     if isinstance(error, SelectError):
-        return {
-            "code": error.code,
-            "message": error.message,
-            "position": error.position,
-            "length": error.length,
-            "remedy": error.remedy,
-        }
+        place = {"position": error.position, "length": error.length}
+        return plain(error.code, error.message, error.remedy) | place
     if isinstance(error, RefusalError):
         return plain(error.code, error.message, error.remedy)
     if isinstance(error, LedgerError):

@@ -190,10 +190,7 @@ class _Requests(h11.Connection):
     """h11's parser, which bounds what is not whole yet, where a request's head and body have bounds
     as well: an event costs as much, however small."""
 
-    head_bytes_max = 0
-    headers_max = 0
-    pieces_max = 0
-    body_bytes_max = 0
+    limits = ServerLimits()
     _pieces = 0
     _bytes = 0
 
@@ -202,9 +199,9 @@ class _Requests(h11.Connection):
         if isinstance(event, h11.Request):
             self._pieces = self._bytes = 0
             head = sum(len(name) + len(value) for name, value in event.headers)
-            if len(event.target) + head > self.head_bytes_max:
+            if len(event.target) + head > self.limits.head_bytes_max:
                 raise h11.RemoteProtocolError("a head that is too long", error_status_hint=431)
-            if len(event.headers) > self.headers_max:
+            if len(event.headers) > self.limits.headers_max:
                 raise h11.RemoteProtocolError("too many headers", error_status_hint=431)
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
                 lengths = "its body has two lengths: Content-Length and Transfer-Encoding"
@@ -213,7 +210,8 @@ class _Requests(h11.Connection):
         elif isinstance(event, h11.Data):
             self._pieces += 1
             self._bytes += len(event.data)
-            if self._pieces > self.pieces_max or self._bytes > self.body_bytes_max:
+            most = 4 * self.limits.body_bytes_max  # before, the application says 413
+            if self._pieces > self.limits.body_pieces_max or self._bytes > most:
                 raise h11.RemoteProtocolError("the body is too large, or in too many pieces")
         return event
 
@@ -250,10 +248,7 @@ class GuardedHttp(H11Protocol):
         super().__init__(*arguments, **named)
         self.logger = _LOG
         self.conn = _Requests(h11.SERVER, self.limits.head_bytes_max)
-        self.conn.head_bytes_max = self.limits.head_bytes_max
-        self.conn.headers_max = self.limits.headers_max
-        self.conn.pieces_max = self.limits.body_pieces_max
-        self.conn.body_bytes_max = 4 * self.limits.body_bytes_max  # the application says 413
+        self.conn.limits = self.limits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._spare = not self.open_connections.enter(transport)

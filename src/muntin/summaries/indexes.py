@@ -72,7 +72,7 @@ class IntegerIndex(_Index):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known = np.empty(_ROOM_MIN, np.int64)
+        self.known = np.zeros(_ROOM_MIN, np.int64)
 
     def _reserve(self, values: int) -> None:
         """Reserve memory for so many distinct values in all, more than there was."""

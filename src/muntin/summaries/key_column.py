@@ -97,10 +97,6 @@ class KeyColumn:
         self.index = index = TextIndex() if kind == "string" else IntegerIndex()
         if self.null_only:  # null keeps the number that it has
             index.state[:] = 1, 0
-            if isinstance(index, TextIndex):
-                index.starts[1] = 0
-            else:
-                index.known[0] = 0
             self.null_only = False
         return index
 

@@ -93,10 +93,6 @@ class CostModel:
 
     # -- what happens
 
-    def price(self, message: Message) -> int:
-        """What the message costs."""
-        return self._price(len(encode(message)))
-
     def _price(self, size: int) -> int:
         return 1 if self.objective == "messages" else size + self.overhead
 
@@ -198,7 +194,7 @@ class CostModel:
     def affords(self, requests: list[tuple[str, Message]]) -> bool:
         """Whether the budget holds what these and their answers may cost; if not, everything is to
         be pushed."""
-        prices = (self.price(message) for _, message in requests)
+        prices = (self._price(len(encode(message))) for _, message in requests)
         return self.refused > 0 or not self.budget.empty(2 * sum(prices))
 
     def should_push(self, membership: Membership, k: int) -> bool:

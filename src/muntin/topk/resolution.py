@@ -132,14 +132,13 @@ def choose_top(
     than k candidates above it, `NOTHING` is a member. Ties go to old members, then by order.
     """
     before = [item for item in old if item != NOTHING]
+    inside = set(before)
     whole = len(before) == k or (len(before) < k and len(before) < len(old))
     if whole and all(item in slack for item in before):
         least = min([slack[item] for item in before] + [nothing] * (len(before) < k))
-        inside = set(before)
         most = max((s for item, s in slack.items() if item not in inside), default=nothing)
         if least + epsilon >= max(most, nothing):
             return (*before, *([NOTHING] if len(before) < k else []))  # k may have changed
-    inside = set(before)
     above = [item for item, s in slack.items() if s > nothing and item != NOTHING]
     above.sort(key=lambda item: (-slack[item], item not in inside, order(item)))
     return (*above[:k], NOTHING) if len(above) < k else tuple(above[:k])

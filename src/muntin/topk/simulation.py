@@ -311,10 +311,9 @@ def plot(table: Mapping[str, Mapping[str, float]], path: str | PathLike[str]) ->
     needs("notebook", "a plot", "matplotlib")
     from matplotlib.figure import Figure
 
-    costs = ("messages", "entries", "bytes")
     figure = Figure(figsize=(10, 3.2), layout="constrained")
-    for place, cost in enumerate(costs, 1):
-        axis = figure.add_subplot(1, len(costs), place)
+    for place, cost in enumerate(COSTS, 1):
+        axis = figure.add_subplot(1, len(COSTS), place)
         bars = axis.bar(list(table), [row[cost] for row in table.values()])
         axis.bar_label(bars, fmt="{:,.0f}", fontsize=7)
         axis.set_yscale("symlog", linthresh=10)

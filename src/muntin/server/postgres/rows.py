@@ -150,7 +150,7 @@ def _fields(column: pa.Array, form: int) -> _Fields:
     if form == BINARY and kind.size > 0:
         return _fixed(column, _binary(column, kind))
     if form == BINARY and kind is NUMERIC:
-        return _varied(pa.array([_numeric(value) for value in _decimals(column)], pa.binary()))
+        return _varied(pa.array([*map(_numeric, column.to_pylist())], pa.binary()))
     if form == BINARY and kind in _LISTS.values():
         return _varied(pa.array([*map(_list_binary, column)], pa.binary()))
     if kind is BYTEA and form == BINARY:
@@ -318,15 +318,11 @@ def clock_text(us: int) -> str:
     return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{us:06}"
 
 
-def _decimals(column: pa.Array) -> list[Decimal | None]:
-    return [None if value is None else Decimal(value) for value in column.to_pylist()]
-
-
-def _numeric(value: Decimal | None) -> bytes | None:
+def _numeric(value: Decimal | int | None) -> bytes | None:
     """The binary form: digits of base 10,000 around the point."""
     if value is None:
         return None
-    sign, digits, exponent = value.as_tuple()
+    sign, digits, exponent = Decimal(value).as_tuple()
     scale = max(0, -int(exponent))
     whole = int("".join(map(str, digits))) * 10 ** max(0, int(exponent))
     whole *= 10 ** (-scale % 4)  # whole groups after the point
