@@ -13,6 +13,8 @@ WRONG = [
     ("SELECT 1 FROM orders WHERE »at« > '2026-01-01'", "unknown_column", "'at'", "FOR LAST"),
     ("SELECT 1 FROM orders WHERE »at« = 'x'", "unknown_column", "'at'", "a text is written 'at'"),
     ("SELECT »tme« FROM orders(driver)", "unknown_column", "no column 'tme'", "'time'"),
+    ("SELECT »time« FROM windows(orders)", "unknown_column", "'time'", "have window_start"),
+    ("SELECT floor(»at«) AS at FROM orders", "unknown_column", "no column 'at'", "columns: count"),
     ("SELECT X1.»tipp« FROM vector 1.4", "unknown_column", "in vector 1.4", "'tip'"),
     (
         "SELECT 1 FROM orders(driver) WHERE driver = »Ann«",

@@ -158,6 +158,8 @@ def _spread_of(node: exp.Column) -> exp.Anonymous | None:
 
 def _or_else(node: exp.Column) -> str:
     """Of a name beside =, <, IN and the like: a text may have been meant, or the events' time."""
+    if node.name.lower() == "time" and not node.table:
+        return "; the events' time is no column: trend and windows have window_start"
     if not isinstance(node.parent, exp.Predicate) or node.table:
         return ""
     beside = [part for part in node.parent.iter_expressions() if part is not node]
@@ -166,6 +168,12 @@ def _or_else(node: exp.Column) -> str:
     if isinstance(node.parent, (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)):
         return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
     return f"; a text is written '{node.name[:64]}'"
+
+
+def _names_itself(node: exp.Column) -> bool:
+    """Whether it stands in what gets its name by AS."""
+    named = node.find_ancestor(exp.Alias)
+    return named is not None and named.alias.lower() == node.name.lower()
 
 
 class ColumnResolver:
@@ -253,7 +261,7 @@ class ColumnResolver:
             if found:
                 self._found(node, around, found)
                 return
-            if name.lower() in around.given:
+            if name.lower() in around.given and not _names_itself(node):
                 return
         number = indicator_number(name)
         for around in scope.chain() if number else []:
@@ -274,7 +282,8 @@ class ColumnResolver:
             node.replace(columns[0] if len(columns) == 1 else exp.Tuple(expressions=columns))
             return
         visible = [s for around in scope.chain() for s in around.sources]
-        raise self._no_column(node, visible, [g for s in scope.chain() for g in s.given])
+        given = [g for s in scope.chain() for g in s.given if g != name.lower()]
+        raise self._no_column(node, visible, given)
 
     def _found(self, node: exp.Column, scope: Scope, found: list[FromSource]) -> None:
         name = node.name.lower()
