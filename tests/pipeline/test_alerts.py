@@ -395,6 +395,26 @@ def test_an_address_that_was_replaced_gets_no_more():
     assert (len(asked), len(taken)) == (1, 1)
 
 
+def test_a_file_with_the_same_address_sends_nothing_twice():
+    """What is on its way while the file changes has one sender."""
+    answer = threading.Event()
+
+    def after():
+        answer.wait()
+        return b"HTTP/1.1 204 No\r\nconnection: close\r\n\r\n"
+
+    ledger = temporary()
+    with answering(after) as (url, asked):
+        ingest = Ingest(alerting(webhook=url), ledger, query_id="q")
+        take(ingest, range(len(MINUTES)))
+        until(lambda: asked)
+        ingest.reconfigure(alerting(webhook=url, max_rejected=0.5))
+        answer.set()
+        until(lambda: not ledger.alerts("orders")["waiting"])
+        ingest.close()
+    assert len(asked) == len({one.split(b"webhook-id: ")[1].split()[0] for one in asked}) == 4
+
+
 @pytest.mark.chaos
 def test_a_pipeline_killed_before_it_knew_pushes_the_same_id_again(url, tmp_path):
     """Killed with -9 after the receiver had it: once in the ledger, twice there, with one id."""

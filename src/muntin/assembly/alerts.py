@@ -82,11 +82,12 @@ class Alerts:
             self._specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
             if not self._stored["alerts"]:  # what closed before there were any is not looked at
                 self._stored["seen"] = self._ledger.last_closing()
-            if self._webhook is not None:
+            url = "" if pipeline.webhook is None else pipeline.webhook.url
+            if self._webhook is not None and self._webhook.target != (url, key):
                 self._webhook.close()
                 self._webhook = None
-            if pipeline.webhook is not None and key is not None:
-                self._webhook = Webhook(pipeline.webhook.url, key, self._next, self._taken)
+            if self._webhook is None and key is not None:  # else it may be sending: once is enough
+                self._webhook = Webhook(url, key, self._next, self._taken)
             if self._thread is None and (self._specs or self._stored["alerts"]):
                 self._thread = threading.Thread(
                     target=self._watch, name=f"muntin-alerts-{pipeline.name}", daemon=True

@@ -59,6 +59,7 @@ class Webhook:
         following: Callable[[], WebhookEvent | None],
         taken: Callable[[WebhookEvent], None],
     ) -> None:
+        self.target = url, key
         self._parts = urlsplit(url)
         self._key = key
         self._following = following
