@@ -75,6 +75,16 @@ def test_a_pipe_gets_all_of_a_wide_and_long_table(muntin, tmp_path):
     assert "…" not in out
 
 
+def test_a_narrow_terminal_cuts_no_number():
+    console = Console(file=io.StringIO(), width=34)
+    row = {"origin": ["JFK"], "count": [4122], "delay": [1234567.25], "from": ["2026-11-27T12:05"]}
+    console.print(rich_table(pa.table(row)))
+    said = console.file.getvalue()
+    assert "4,122" in said
+    assert "567.25" in said
+    assert "…" not in said
+
+
 def test_a_terminal_takes_no_orders_from_data():
     console = Console(width=80, force_terminal=True, file=io.StringIO())
     console.print(rich_table(pa.table({"a": ["[red]x[/]", "a\x1b[2Jb"]})))

@@ -35,7 +35,8 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
     for field in table.schema:
         kind = field.type
         number = any(is_one(kind) for is_one in (pt.is_integer, pt.is_floating, pt.is_decimal))
-        shown_table.add_column(field.name, justify="right" if number else "left")
+        side = "right" if number else "left"
+        shown_table.add_column(field.name, justify=side, overflow="fold")  # nothing is cut off
     for row in _rows(table.slice(0, rows_max)):
         # as it is: neither markup nor control characters of the data do anything
         shown_table.add_row(*[Text(cell(value, cut=False)) for value in row])
