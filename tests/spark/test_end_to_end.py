@@ -98,6 +98,18 @@ def test_text_cannot_be_an_indicator(spark, table):
         )  # fmt: skip
 
 
+def test_a_column_that_arrow_does_not_know_is_named(spark):
+    frame = spark.sql(
+        "SELECT timestamp_seconds(1) AS t, make_ym_interval(0, 5) AS age, 1 AS unread"
+    )
+    spec = {"name": "n", "time": "t", "pane": "1 minute", "summaries": {"s": {"keys": ["age"]}}}
+    with pytest.raises(SourceError, match=r"column 'age' has no Arrow type: .*age: CAST\(age AS"):
+        muntin.summarize(frame, spec, ledger=temporary())
+    spec["fields"] = {"age": "CAST(age AS INT)"}
+    with muntin.summarize(frame, spec, ledger=temporary()) as session:
+        assert session.sql("SELECT age, count FROM s(age) FOR ALL").rows == [[5, 1]]
+
+
 def test_a_wrong_standing_query_is_named(spark, table):
     with pytest.raises(SpecError, match=r"queries\.bad"):
         muntin.summarize(

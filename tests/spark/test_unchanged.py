@@ -10,7 +10,7 @@ import muntin
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
-from muntin.spark.unchanged import check_unchanged, states_of
+from muntin.spark.unchanged import check_as_planned, check_unchanged, states_of
 
 pytestmark = pytest.mark.spark
 PATIENCE_SECONDS = 300
@@ -123,3 +123,68 @@ def test_files_that_are_gone_once_they_were_read_are_no_failure(tmp_path):
     os.utime(tmp_path / "b", (1, 1))
     with pytest.raises(SourceError, match=r"/b was written anew"):
         check_unchanged(before, states_of(before))
+
+
+class Java:
+    """An object of Java's, as Py4J gives it: an answer for each method."""
+
+    def __init__(self, kind, **told):
+        self._kind = kind
+        for name, answer in told.items():
+            setattr(self, name, answer if callable(answer) else lambda *_, a=answer: a)
+
+    def getClass(self):
+        return Java("Class", getSimpleName=self._kind)
+
+
+def plan_of(location, kind="FileSourceScanExec"):
+    """The plan of a query that reads files, as Spark tells it once it has run."""
+    leaf = Java(kind, relation=Java("HadoopFsRelation", location=location))
+    leaves = Java("List", size=1, apply=leaf)
+    plan = Java("AdaptiveSparkPlanExec", inputPlan=Java("MapInArrowExec", collectLeaves=leaves))
+    return Java("QueryExecution", executedPlan=plan)
+
+
+def far_files(store, kind="InMemoryFileIndex"):
+    """Spark's list of an object store's files {path: (bytes, written)}: as it was, until anew."""
+    listed = dict(store)
+
+    def text(_):
+        return "\n".join(
+            f"S3ALocatedFileStatus{{path={path}; isDirectory=false; length={size}; replication=1; "
+            f"blocksize=1; modification_time={written}; access_time=0; owner=a}}"
+            for path, (size, written) in listed.items()
+        )
+
+    def refresh():
+        listed.clear()
+        listed.update(store)
+
+    return Java(kind, allFiles=lambda: Java("Seq", mkString=text), refresh=refresh)
+
+
+def test_files_of_an_object_store_are_listed_anew():
+    store = {"s3a://b/x;y.csv": (3, 1), "s3a://b/y.csv": (3, 1)}
+    location = far_files(store)
+    check_as_planned(plan_of(location), is_ours=True)
+    store["s3a://b/z.csv"] = (9, 9)  # came since: the next batch's
+    del store["s3a://b/y.csv"]  # was read to its end
+    check_as_planned(plan_of(location), is_ours=True)
+
+    location = far_files(store)
+    store["s3a://b/x;y.csv"] = (5, 2)
+    plan = plan_of(location)
+    check_as_planned(plan, is_ours=False)  # somebody else's list, which stays as it was
+    check_as_planned(plan_of(location, "ScanExistingRDD"), is_ours=True)
+    check_as_planned(plan_of(far_files(store, "Other")), is_ours=True)
+    with pytest.raises(SourceError, match=r"source: s3a://b/x;y\.csv was written anew, or grew"):
+        check_as_planned(plan, is_ours=True)
+    store["s3a://b/z.csv"] = (9, 10)
+    store["s3a://b/x;y.csv"] = (5, 3)
+    with pytest.raises(SourceError, match=r"s3a://b/x;y\.csv and 1 more were written anew"):
+        check_as_planned(plan, is_ours=True)
+
+
+def test_a_plan_of_another_form_is_not_looked_at():
+    check_as_planned(Java("QueryExecution"), is_ours=True)
+    check_as_planned(plan_of(Java("InMemoryFileIndex")), is_ours=True)

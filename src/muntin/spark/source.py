@@ -341,11 +341,20 @@ def _check_cases(wanted: Iterable[str], there: Iterable[str]) -> None:
 def checked_schema(pipeline: Pipeline, schema: StructType) -> pa.Schema:
     """As Arrow's, with times in UTC; SourceError where a column's type cannot be used."""
     from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
 
     try:
         found = in_arrow(schema)
-    except PySparkException as problem:
-        raise SourceError(f"a column has no Arrow type: {reason(problem)}") from None
+    except PySparkException:
+        for column in schema:
+            try:
+                in_arrow(StructType([column]))
+            except PySparkException as problem:
+                raise SourceError(
+                    f"column '{column.name}' has no Arrow type: {reason(problem)} Leave it out, or "
+                    f"cast it under fields, for example  {column.name}: CAST({column.name} AS INT)"
+                ) from None
+        raise
     check_types(pipeline, found)
     return found
 
