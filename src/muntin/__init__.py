@@ -49,14 +49,18 @@ _MODULE_OF = {
 }
 __all__ = [*_MODULE_OF, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
+if not TYPE_CHECKING:  # else a misspelt name would be of any type
 
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            from muntin.errors import did_you_mean
+
+            hint = did_you_mean(name, __all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {hint}")
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

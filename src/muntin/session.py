@@ -50,6 +50,9 @@ class Session(AbstractContextManager["Session"]):
         """Closed windows, oldest first, in their newest revision."""
         return self.ledger.windows(summary, limit=limit)
 
+    def __repr__(self) -> str:
+        return f"<muntin.Session of {self.ledger.url}>"
+
     def close(self) -> None:
         """Let go of the ledger."""
         self._finish()

@@ -7,6 +7,7 @@ import datetime as dt
 import inspect
 import io
 import json
+import pickle
 
 import duckdb
 import pandas as pd
@@ -70,6 +71,16 @@ def test_json_is_one_object(engine: Engine) -> None:
         "late": 2,
         "stale": False,
     }
+
+
+def test_answers_are_compared_by_what_they_say(engine: Engine) -> None:
+    text = "SELECT driver, count FROM orders(driver) ORDER BY count"
+    result = engine.sql(text)
+    again = engine.sql(text)
+    assert result.seconds != again.seconds
+    assert result == again
+    assert result == pickle.loads(pickle.dumps(result))  # noqa: S301
+    assert result != engine.sql(text + " LIMIT 1")
 
 
 def test_json_values() -> None:

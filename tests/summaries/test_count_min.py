@@ -424,3 +424,12 @@ def test_few_bytes_take_little_memory():
     assert psutil.Process().memory_info().rss - before < 1 << 25
     again.update(["a"], 3)
     assert CountMin.from_bytes(again.to_bytes()).estimate("a").value[0] == 3
+
+
+def test_estimates_are_compared_by_what_they_say():
+    sketch = CountMin()
+    sketch.update(["a", "b"])
+    assert sketch.estimate(["a", "b"]) == sketch.estimate(["b", "a"])
+    assert sketch.estimate(["a", "b"]) != sketch.estimate(["a", "c"])
+    assert sketch.estimate(["a", "b"]) != sketch.estimate(["a"])
+    assert sketch.estimate("a") != 1

@@ -89,6 +89,9 @@ class Client(AbstractContextManager["Client"]):
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout
 
+    def __repr__(self) -> str:
+        return f"<muntin.Client of {self.url}>"
+
     def sql(self, statement: str) -> Result:
         """Answer a SELECT; see docs/select.md.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -99,7 +99,7 @@ class Result:
     notes: tuple[Note, ...]
     late: int
     stale: bool
-    seconds: float
+    seconds: float = field(compare=False)
 
     @classmethod
     def of(cls, table: pa.Table, said: Mapping[str, Any], seconds: float = 0.0) -> Result:

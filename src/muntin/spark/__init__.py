@@ -9,11 +9,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FingerprintIndex"]
 
+if not TYPE_CHECKING:  # else a misspelt name would be of any type
 
-def __getattr__(name: str) -> Any:
-    # only when asked for: it imports the kernels, which `import muntin` must not
-    if name == "FingerprintIndex":
-        from muntin.spark.fingerprint_index import FingerprintIndex
+    def __getattr__(name: str) -> Any:
+        # only when asked for: it imports the kernels, which `import muntin` must not
+        if name == "FingerprintIndex":
+            from muntin.spark.fingerprint_index import FingerprintIndex
 
-        return FingerprintIndex
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return FingerprintIndex
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -86,3 +86,9 @@ class Estimate:
     lower: np.ndarray
     upper: np.ndarray
     confidence: float
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        parts = ("value", "lower", "upper", "confidence")
+        return all(np.array_equal(getattr(self, part), getattr(other, part)) for part in parts)
