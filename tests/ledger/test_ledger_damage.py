@@ -283,6 +283,26 @@ def test_a_payload_that_is_missing_is_told(tmp_path):
     ledger.close()
 
 
+def test_pieces_that_are_missing_are_told_where_it_is_known_how_many_events_there_were(tmp_path):
+    ledger = SqliteLedger(tmp_path / "x.db")
+    rows = [(second, "a", 1, 1, 5) for second in range(0, 300, 5)]
+    with run(pipeline(), [[events(rows[:30])], [events(rows[30:])]], ledger):
+        pass
+    session = Session(ledger)
+    every, last = (f"SELECT count FROM orders FOR {what}" for what in ("ALL", "WINDOW LAST"))
+    assert session.sql(every).rows == [[60]]
+    ((inside,),) = session.sql(last).rows
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("DELETE FROM pieces WHERE start = (SELECT max(start) FROM pieces)")
+    with pytest.raises(SelectError, match=r"orders: \d+ of 60 events are not in .* backup"):
+        Session(ledger).sql(every)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("DELETE FROM pieces")
+    with pytest.raises(SelectError, match=rf"orders: {inside} of {inside} events are not in"):
+        Session(ledger).sql(last)
+    ledger.close()
+
+
 def test_a_piece_that_is_missing_is_found_by_its_payload(filled):
     with closing(sqlite3.connect(filled)) as connection, connection:
         ((number,),) = connection.execute(

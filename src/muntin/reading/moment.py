@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from muntin.errors import SelectError, UnknownName, did_you_mean, how_many
+from muntin.errors import LedgerError, SelectError, UnknownName, did_you_mean, how_many
 from muntin.kinds import PeriodicSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
@@ -210,6 +210,7 @@ class LedgerMoment:
         reach = extent.reach(*asked) if asked is not None else Reach((), None, whole=True)
         notes = check_stored(layout.name, window, closed, asked, reach, extent)
         merged = self._pieces.merged_runs(layout, reach, keys)
+        _check_there(known, layout.name, window, closed, reach, extent, merged)
         covered = asked if closed is not None or window.whole else reach.covered
         covered = covered if reach.runs else None
         # also of what was asked for and is not stored: the summary may not have been there
@@ -351,6 +352,24 @@ class LedgerMoment:
             f"no closed window of {layout.name} starts at {instant_text(at)}",
             code="no_window",
             remedy=remedy,
+        )
+
+
+def _check_there(
+    known: Known, name: str, window: WindowAsked, closed: ClosedWindow | None,
+    reach: Reach, extent: Extent, merged: Merged,
+) -> None:  # fmt: skip
+    """LedgerError where fewer events are there than were stored: somebody has deleted rows."""
+    stored = 0  # is not known of other windows
+    if closed is not None and reach.whole:
+        stored = closed.events
+    elif window == WindowAsked("all") and extent.dropped is None:
+        stored = 0 if absences.absence(known.info.spec, name) else known.info.counted
+    if merged.events < stored:
+        raise LedgerError(
+            f"{name}: {stored - merged.events:,} of {stored:,} events are not in the ledger any "
+            "more: rows of it were deleted; restore it from a backup, or run the pipeline again "
+            "over its source"
         )
 
 
