@@ -126,7 +126,7 @@ def run_until_stopped(sample: Sample, places: Mapping[str, str]) -> None:
     for line in lines:
         if split(line)[1][0] == "muntin":
             serving.append((line, []))
-        elif not line.startswith("pip "):  # what it asks for is checked
+        elif not line.startswith(("pip ", "uv build ")):  # what these ask for is checked
             serving[-1][1].append(line)
     for line, asked in serving:
         seen = str(free_port())

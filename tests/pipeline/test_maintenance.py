@@ -241,13 +241,18 @@ def test_a_merge_that_fails_fails_the_next_batch_which_is_in_once(monkeypatch):
 
 def test_a_pipeline_that_is_closed_merges_no_more():
     many = maintenance.PIECES_OF_A_SIZE_MAX
+    before = set(threading.enumerate())
     ingest = Ingest(pipeline(), temporary(), query_id="q")
     with held_up() as begun:
         taken(ingest, [[events([(at, "d", 1, 1, 1)])] for at in range(many + 1)])
         assert begun.wait(60)
+        (compacting,) = [
+            thread
+            for thread in set(threading.enumerate()) - before
+            if thread.name.startswith("muntin-compaction")
+        ]
     ingest.close()
-    alive = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in alive if name.startswith("muntin-compaction")]
+    assert not compacting.is_alive()
 
 
 def test_a_ledger_that_is_finished_holds_each_slice_once():

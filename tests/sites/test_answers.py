@@ -385,11 +385,11 @@ def test_a_ledger_that_cannot_be_read_is_told_until_it_can(fed, monkeypatch, cap
     site = fed.fed[0].site
     caplog.set_level("WARNING", "muntin.sites")
 
-    def busy(_):
+    def busy(*_):
         raise LedgerError("it is busy")
 
     with monkeypatch.context() as for_a_while:
-        for_a_while.setattr(site, "_changed", busy)
+        for_a_while.setattr(site._ledger, "wait", busy)
         until(lambda: site.status["problem"] == "it is busy")
         until(lambda: sites(fed)[0]["problem"] == "it is busy")
         assert sites(fed)[0]["connected"]
