@@ -269,12 +269,13 @@ def _order_of(hashes: np.ndarray) -> np.ndarray:
 
 
 def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
-    """The order of (hash, value), where two values share a hash."""
-    plain = map(key_columns.decoded, columns)
-    named = {f"c{i}": column for i, column in enumerate(plain) if column.type != pa.null()}
-    table = pa.table({"hash": pa.array(hashes), **named})
-    keys = [(name, "ascending") for name in table.column_names]
-    return _compute.sort_indices(table, sort_keys=keys, null_placement="at_start").to_numpy()
+    """The order of (hash, value), where two values share a hash; null comes first."""
+    named = {"hash": pa.array(hashes)}
+    for i, column in enumerate(map(key_columns.decoded, columns)):
+        if column.type != pa.null():
+            named |= {f"there{i}": column.is_valid(), f"c{i}": column}
+    keys = [(name, "ascending") for name in named]
+    return _compute.sort_indices(pa.table(named), sort_keys=keys).to_numpy()
 
 
 def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
