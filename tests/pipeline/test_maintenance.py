@@ -255,6 +255,20 @@ def test_a_pipeline_that_is_closed_merges_no_more():
     assert not compacting.is_alive()
 
 
+def test_a_change_that_fails_half_way_leaves_a_pipeline_that_goes_on(monkeypatch):
+    def busy(*_):
+        raise LedgerError("the ledger is busy")
+
+    batches = [[events([(at, "d", 1, 1, 1)])] for at in range(4)]
+    with run(pipeline(), batches[:2]) as ingest:
+        with monkeypatch.context() as for_a_while:
+            for_a_while.setattr("muntin.spark.ingest.Maintenance", busy)
+            with pytest.raises(LedgerError, match="busy"):
+                ingest.reconfigure(pipeline())
+        taken(ingest, batches[2:])
+        assert slices_of(ingest.ledger, "orders", ingest.pipeline.pane).count == 4
+
+
 def test_a_ledger_that_is_finished_holds_each_slice_once():
     spec = pipeline()
     with run(spec, []) as ingest:

@@ -273,9 +273,9 @@ class Ingest:
             self._alerts.adopt(pipeline, queries)
             self._queries.close()
             self._queries, self._cache = queries, cache
-            self.pipeline = pipeline
-            self._maintenance.close()
+            self.pipeline, before = pipeline, self._maintenance
             self._set_up()
+            before.close()  # only now: where that failed, it goes on
             self._not_taken = self.progress.doubt = ""
             self._say("running", None)
 
