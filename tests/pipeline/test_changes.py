@@ -368,15 +368,16 @@ def test_what_is_owed_to_windows_that_nobody_follows_stays_small(monkeypatch):
     ledger = temporary()
     kept = {"retention": {"panes": "20 s"}, "rollups": []}
     window = {"kind": "sliding", "length": "1000 seconds", "every": "500 seconds"}
+    longer = {"retention": {"panes": "1450 s"}, "rollups": []}
     asked = {"queries": {"by_m": "SELECT count FROM m FOR LAST '1450 s'"}}
     followed = {"m": MATRIX | {"window": window}}
-    fed(ledger, followed, [range(0, 5200, 10), [5300]], 0, **kept, **asked)
+    fed(ledger, followed, [range(0, 5200, 10), [5300]], 0, **longer, **asked)
     before = windows_of(ledger, "m")
     assert before[-1][:2] == (4000, 5000)  # it reads from 3550 on
     fed(ledger, {"m": MATRIX}, [range(at, 3600, 50) for at in range(0, 50, 5)], 2, **kept)
     (state,) = ledger.assembler("orders").values()
     assert len(assembler._from_text(state["owed"], "m")) < 32
-    fed(ledger, followed, [[5400]], 12, **kept, **asked)
+    fed(ledger, followed, [[5400]], 12, **longer, **asked)
     assert windows_of(ledger, "m")[: len(before)] == [
         (start, end, 1, events + len(range(max(start, 0), min(end, 3600), 5)))
         for start, end, _, events in before

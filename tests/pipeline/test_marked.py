@@ -137,6 +137,26 @@ def test_a_column_that_a_trend_has_itself_is_refused(name):
     StandingQueries(named, temporary()).close()  # it keeps no trend
 
 
+def test_a_query_that_looks_back_beyond_what_is_kept_is_refused():
+    """Each of its results would lack what retention has taken, whatever the window."""
+    window = {"kind": "tumbling", "length": "2 s"}
+
+    def query(retention, **more):
+        queries = {"q": "SELECT i FROM m FOR LAST '1 hour'"}
+        given = spec(MATRIX | {"window": window}, queries=queries, retention=retention, **more)
+        StandingQueries(given, temporary()).close()
+
+    said = "queries.q: FOR LAST 1 hour reads more than retention keeps, 59 minutes"
+    with pytest.raises(SpecError, match=said):
+        query({"panes": "1 min", "rollups": "59 min"})
+    with pytest.raises(SpecError, match="than retention keeps, 1 minute: keep at least 1 hour"):
+        query({"panes": "1 min", "rollups": "2 h"}, rollups=[])  # there are none
+    query({"panes": "1 min"})  # rollups are kept for ever
+    query({"panes": "1 min", "rollups": "1 h"})
+    query({"panes": "1 h"}, rollups=[])
+    query({"rollups": "1 min"})
+
+
 def numbers(*rows):
     keys, values = zip(*rows, strict=True)
     times = pa.array([START] * len(rows), pa.timestamp("us", "UTC"))

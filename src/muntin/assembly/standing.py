@@ -25,7 +25,7 @@ from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
 from muntin.select.syntax import quoted
 from muntin.spec import Pipeline
-from muntin.times import instant_text
+from muntin.times import duration_text, instant_text
 
 FAILING_CHARACTERS_MAX = 500  # of an error in the pipeline's status
 _AFTER_WHEN = "\n)"  # on a line of its own: what stands before may end in a comment
@@ -165,6 +165,7 @@ class StandingQueries:
             raise SpecError(f"queries.{name}: {problem}") from None
         self._check_whole_stream(name, checked)
         self.clauses[name] = frozenset(_clauses(checked))
+        self._check_kept(name)
         hidden = next((c for c in checked.columns if c.lower() in TREND_OWN), None)
         if hidden is not None and self._pipeline.queries[name].on == "window":
             raise SpecError(
@@ -198,6 +199,21 @@ class StandingQueries:
                 raise SpecError(
                     f"queries.{name}: on: window follows windows that close, and {item.source} "
                     "speaks of the whole stream so far: write on: update"
+                )
+
+    def _check_kept(self, name: str) -> None:
+        """What retention takes before it is read would be missing from each answer."""
+        keep = self._pipeline.retention
+        kept = [keep.panes, *([keep.rollups] if self._pipeline.rungs else [])]
+        if None in kept:
+            return
+        longest = max(filter(None, kept))
+        for _, window in self.clauses[name]:
+            if window.kind == "last" and (window.length_us or 0) > longest:
+                asked = duration_text(window.length_us or 0)
+                raise SpecError(
+                    f"queries.{name}: FOR LAST {asked} reads more than retention keeps, "
+                    f"{duration_text(longest)}: keep at least {asked}, or ask for less"
                 )
 
 
