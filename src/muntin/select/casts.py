@@ -36,29 +36,29 @@ class TextRead:
     """By TRY_CAST."""
 
 
+def _casts(plan: Any) -> Iterator[Any]:
+    """The casts of a plan, the innermost first."""
+    for each in plan if isinstance(plan, list) else plan.values():
+        if isinstance(each, dict | list):
+            yield from _casts(each)
+    if isinstance(plan, dict) and plan.get("type") == "OPERATOR_CAST":
+        yield plan
+
+
 def texts_of(plan: Any) -> Iterator[TextRead]:
     """The constant texts of a plan that become something else."""
-    if isinstance(plan, list):
-        for each in plan:
-            yield from texts_of(each)
-        return
-    if not isinstance(plan, dict):
-        return
-    for each in plan.values():
-        yield from texts_of(each)
-    if plan.get("type") != "OPERATOR_CAST":
-        return
-    constant = plan["children"][0]
-    value = constant.get("value", {"is_null": True})
-    kind, size = plan["return_type"]["id"], plan["return_type"]["type_info"]
-    if value["is_null"] or value["type"]["id"] != "VARCHAR" or kind == "VARCHAR":
-        return
-    if kind == "DECIMAL":
-        kind, size = f"DECIMAL({size['width']}, {size['scale']})", None
-    place = constant["query_location"]
-    if size is None:
-        tried = plan["function_data"]["try_cast"]
-        yield TextRead(value["value"], kind, place, plan["query_location"] != place, tried)
+    for cast in _casts(plan):
+        constant = cast["children"][0]
+        value = constant.get("value", {"is_null": True})
+        kind, size = cast["return_type"]["id"], cast["return_type"]["type_info"]
+        if value["is_null"] or value["type"]["id"] != "VARCHAR" or kind == "VARCHAR":
+            continue
+        if kind == "DECIMAL":
+            kind, size = f"DECIMAL({size['width']}, {size['scale']})", None
+        place = constant["query_location"]
+        if size is None:
+            tried = cast["function_data"]["try_cast"]
+            yield TextRead(value["value"], kind, place, cast["query_location"] != place, tried)
 
 
 def may_be_read(sql: str, tables: Sequence[pa.Table]) -> bool:
@@ -71,14 +71,10 @@ def may_be_read(sql: str, tables: Sequence[pa.Table]) -> bool:
 def rounded(plan: Any) -> Iterator[int]:
     """Places of decimals that lose digits, though nobody has cast them: a sum has 38 of them, so
     that beside it there is no space for more behind the point."""
-    for each in plan if isinstance(plan, list) else plan.values():
-        if isinstance(each, dict | list):
-            yield from rounded(each)
-    if not isinstance(plan, dict) or plan.get("type") != "OPERATOR_CAST":
-        return
-    given, asked, (child,) = plan["arguments"][0], plan["return_type"], plan["children"]
-    if plan["query_location"] == child["query_location"]:
-        yield from _rounded_as(given, asked, child)
+    for cast in _casts(plan):
+        given, asked, (child,) = cast["arguments"][0], cast["return_type"], cast["children"]
+        if cast["query_location"] == child["query_location"]:
+            yield from _rounded_as(given, asked, child)
 
 
 def _rounded_as(given: Any, asked: Any, value: Any) -> Iterator[int]:

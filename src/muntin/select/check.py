@@ -60,20 +60,12 @@ def check_tree(statement: Statement, limits: Limits) -> None:
         if depth > limits.depth:
             raise _too_large(statement, node, f"nests deeper than {limits.depth} levels")
         _check_node(statement, node, limits)
-        for part, child in _children(node):
+        for child in node.iter_expressions():
             # A chain a + b + c is one level, however long: it is written without brackets.
-            chained = part == "this" and isinstance(child, _CHAIN) and isinstance(node, _CHAIN)
+            both = isinstance(child, _CHAIN) and isinstance(node, _CHAIN)
+            chained = both and child.arg_key == "this"
             flat = isinstance(child, exp.Identifier) or chained
             stack.append((child, depth if flat else depth + 1))
-
-
-def _children(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
-    return [
-        (part, child)
-        for part, value in node.args.items()
-        for child in (value if isinstance(value, list) else (value,))
-        if isinstance(child, exp.Expr)
-    ]
 
 
 def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:

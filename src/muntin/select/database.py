@@ -7,9 +7,9 @@ pool gives out the one that was used last.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import json
+import math
 import os
 import re
 import threading
@@ -340,11 +340,11 @@ class _Connection:
 
 
 class _RunningStatement:
-    """One running statement."""
+    """One running statement, and when its time is up."""
 
-    def __init__(self, cursor: Any) -> None:
+    def __init__(self, cursor: Any, end: float) -> None:
         self.cursor = cursor
-        self.done = False
+        self.end = end
         self.fired = False
 
 
@@ -352,49 +352,46 @@ class _Watchdog:
     """One thread that interrupts statements whose time is up."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, _RunningStatement]] = []
-        self._order = itertools.count()
+        self._running: list[_RunningStatement] = []
+        self._wakes = math.inf
+        """When the thread looks next: statements that end after that need not wake it."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
     def watching(self, cursor: Any, seconds: float) -> Iterator[_RunningStatement]:
-        watch = _RunningStatement(cursor)
+        watch = _RunningStatement(cursor, time.monotonic() + seconds)
         with self._changed:
-            earliest = self._heap[0][0] if self._heap else None
-            end = time.monotonic() + seconds
-            heapq.heappush(self._heap, (end, next(self._order), watch))
+            self._running.append(watch)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._watch, name="muntin-select-watchdog", daemon=True
                 )
                 self._thread.start()
-            elif earliest is None or end < earliest:
+            elif watch.end < self._wakes:
                 self._changed.notify()
         try:
             yield watch
         finally:
             # Under the lock: an interrupt never reaches the next statement of this cursor.
             with self._changed:
-                watch.done, watch.cursor = True, None
+                self._running.remove(watch)
+                watch.cursor = None
 
     def _watch(self) -> None:
         with self._changed:
             while not self._closed:
-                while self._heap and (
-                    self._heap[0][2].done or self._heap[0][0] <= time.monotonic()
-                ):
-                    end, order, watch = heapq.heappop(self._heap)
-                    if not watch.done:
+                now = time.monotonic()
+                for watch in self._running:
+                    if watch.end <= now:
                         watch.fired = True
                         watch.cursor.interrupt()
                         # Again, until it has stopped: it may not have started at the first call.
-                        heapq.heappush(
-                            self._heap, (max(end, time.monotonic()) + 0.05, order, watch)
-                        )
-                left = self._heap[0][0] - time.monotonic() if self._heap else None
-                self._changed.wait(left)
+                        watch.end = now + 0.05
+                self._wakes = min((watch.end for watch in self._running), default=math.inf)
+                left = self._wakes - now
+                self._changed.wait(left if math.isfinite(left) else None)
 
     def close(self) -> None:
         with self._changed:

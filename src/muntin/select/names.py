@@ -7,7 +7,6 @@ each column of the result named after what was written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from sqlglot import exp
@@ -32,20 +31,12 @@ from muntin.select.syntax import SourceItem, Statement, VectorItem, item_number,
 Ctes = Mapping[str, Relation]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedStatement:
-    """A statement whose names all exist.
-
-    `items` are in the order of the statement's; None where one turned out to be a CTE.
-    """
-
-    items: tuple[Bound | None, ...]
-    tree: exp.Expr
-    columns: tuple[str, ...]
-
-
-def resolve(statement: Statement, binder: Binder, limits: Limits) -> ResolvedStatement:
+def resolve(
+    statement: Statement, binder: Binder, limits: Limits
+) -> tuple[tuple[Bound | None, ...], list[str]]:
     """Look up all names; in the statement's tree they are what they mean, from then on.
+
+    The FROM items in the order of the text, None where one turned out to be a CTE; and the columns.
 
     Raises
     ------
@@ -54,8 +45,7 @@ def resolve(statement: Statement, binder: Binder, limits: Limits) -> ResolvedSta
     """
     resolution = _Resolution(statement, binder, limits)
     relation = resolution.query(statement.tree, {}, None)
-    columns = tuple(c.name for c in relation.columns)
-    return ResolvedStatement(tuple(resolution.items), statement.tree, columns)
+    return tuple(resolution.items), [column.name for column in relation.columns]
 
 
 class _Resolution:

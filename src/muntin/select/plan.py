@@ -45,15 +45,10 @@ class CheckedStatement:
     """A statement that could be run now: all of its names exist.
 
     `columns`: of the result; a name that stands twice has a number.
-    `sources`: summaries that it reads, each once; standing queries whose trend it reads are not
-      here.
-    `windows`: of each FROM item, None where the text names none.
     """
 
     text: str
     columns: tuple[str, ...]
-    sources: tuple[str, ...]
-    windows: tuple[WindowAsked | None, ...]
     items: tuple[Bound | None, ...]
     sql: str
     clock: bool
@@ -69,6 +64,17 @@ class CheckedStatement:
     limits: Limits
     rows: pa.Table | None = None
     """Of one that lists what there is."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Summaries that it reads, each once; not standing queries whose trend it reads."""
+        read = (b.source for b in self.items if b is not None and b.kind != "trend")
+        return tuple(dict.fromkeys(read))
+
+    @property
+    def windows(self) -> tuple[WindowAsked | None, ...]:
+        """Of each FROM item, None where the text names none."""
+        return tuple(b.window for b in self.items if b is not None)
 
     @property
     def statement(self) -> Statement:
@@ -122,7 +128,7 @@ class Planner:
             return None
         columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), (), (), "", False, None, None, names, (), (), self._limits, rows
+            text, columns, (), "", False, None, None, names, (), (), self._limits, rows
         )
 
     def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
@@ -138,9 +144,8 @@ class Planner:
                 )
             return self._make(query.select, known, (*around, query.name)).columns
 
-        resolved = resolve(statement, Binder(text, *known, columns_of), self._limits)
-        read = [b.source for b in resolved.items if b is not None and b.kind != "trend"]
-        tree, items = resolved.tree, resolved.items
+        items, columns = resolve(statement, Binder(text, *known, columns_of), self._limits)
+        tree = statement.tree
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree)
         compared = comparisons(tree, text)
@@ -153,9 +158,7 @@ class Planner:
             ) from None
         plan = CheckedStatement(
             text,
-            tuple(distinct_names(resolved.columns)),
-            tuple(dict.fromkeys(read)),
-            tuple(b.window for b in items if b is not None),
+            tuple(distinct_names(columns)),
             items,
             sql,
             clock,
@@ -195,10 +198,7 @@ class Planner:
         elif item is not entry.slots.item:
             assert bound is not None  # noqa: S101 (it has a window)
             bound = replace(bound, window=item.window, shown=show_item(item))
-        windows = () if bound is None else (bound.window,)
-        return replace(
-            plan, text=text, items=(bound,), windows=windows, sql=sql, narrowing=narrowing
-        )
+        return replace(plan, text=text, items=(bound,), sql=sql, narrowing=narrowing)
 
 
 def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:
