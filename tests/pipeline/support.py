@@ -12,7 +12,7 @@ from muntin.ledger.temporary import temporary
 from muntin.segments import decode, encode, merge
 from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold, merged
-from muntin.spark.runs import here
+from muntin.spark.rows import here
 from muntin.spec import Pipeline
 
 SECOND = 1_000_000

@@ -1,7 +1,6 @@
 """The fingerprint index on Spark: right answers, the same after faults, errors that name things."""
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from datetime import date, datetime
@@ -16,7 +15,7 @@ import pytest
 from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import DIGEST, FILE, RUN, IndexPlan, Left, gather, scatter
+from muntin.spark.index.build import DIGEST, FILE, RUN, IndexPlan, gather, scatter
 from muntin.spark.index.files import forget
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
@@ -417,37 +416,35 @@ def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
     plan = plan_for(tmp_path)
     (tmp_path / "runs").mkdir()
 
-    def left_by(attempt):
-        rows = [row for batch in attempt for row in batch.to_pylist()]
-        names = [[r["payload"].decode() for r in rows if r["kind"] == k] for k in (RUN, DIGEST)]
-        return Left(*names)
-
     def half(part):
-        return scatter(plan, [(keys[part], numbers[part])])
+        return [*scatter(plan, [(keys[part], numbers[part])])]
 
-    lost = left_by(half(slice(0, 500)))  # an attempt whose result never came
-    left = [left_by(half(part)) for part in (slice(0, 500), slice(500, 999))]
-    assert left[0].digests == lost.digests
-    assert left[0].runs != lost.runs
-    both = [Left([*a.runs, *b.runs], [*a.digests, *b.digests]) for a, b in (left, left[::-1])]
+    def names(left, kind):
+        return [name for what, name, *_ in left if what == kind]
+
+    lost = half(slice(0, 500))  # an attempt whose result never came
+    left = [half(part) for part in (slice(0, 500), slice(500, 999))]
+    assert names(left[0], DIGEST) == names(lost, DIGEST)
+    assert names(left[0], RUN) != names(lost, RUN)
+    both = [[*a, *b] for a, b in (left, left[::-1])]
 
     def made(order):
-        return [str(b.to_pydict()) for task in range(2) for b in gather(plan, order, task)]
+        return [row for task in range(2) for row in gather(plan, order, task)]
 
     first = made(both[0])
     seen = sorted(path.name for path in tmp_path.iterdir())
     assert made(both[0]) == first
-    files = [row for row in first if f"[{FILE}]" in row]
-    assert [row for row in made(both[1]) if f"[{FILE}]" in row] == files
+    files = [row for row in first if row[0] == FILE]
+    assert [row for row in made(both[1]) if row[0] == FILE] == files
     assert sorted(path.name for path in tmp_path.iterdir()) == seen
     assert len(seen) == 3 + 1
-    assert sum(int(re.search(r'"records": (\d+)', row)[1]) for row in files) == 999
+    assert sum(json.loads(payload)["records"] for *_, payload in files) == 999
 
 
 def test_a_run_that_was_cut_or_lost_is_named(tmp_path):
     plan = plan_for(tmp_path, runs=str(tmp_path))
-    (row, *_) = next(scatter(plan, [(pa.array(["a", "b"]), pa.array([1, 2]))])).to_pylist()
-    path = tmp_path / row["payload"].decode()
+    _, name, *_ = next(scatter(plan, [(pa.array(["a", "b"]), pa.array([1, 2]))]))
+    path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SourceError, match="cut at 40 bytes"):
         RunReader(str(tmp_path), [path.name], 3)

@@ -14,10 +14,12 @@ from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex, _folder_for
 from muntin.spark.index import files, reader
-from muntin.spark.index.build import IndexPlan, _here, new_digest
+from muntin.spark.index.build import IndexPlan, new_digest, scatter
+from muntin.spark.index.build import run as run_stages
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.sources import _check_columns
+from muntin.spark.rows import here
 from muntin.storage import full_name
 from muntin.summaries.order_maps import IntegerRange
 
@@ -82,7 +84,7 @@ def with_more(index, keys):
     base = {file.partition: file.file for file in manifest.files}
     plan = IndexPlan(manifest, index.folder, runs, 1, RANGE, base)
     numbers = pa.array([len(key) for key in keys])
-    parts, digest = _here(plan, pa.array(keys), numbers)
+    parts, digest = run_stages(here, [*scatter(plan, [(pa.array(keys), numbers)])], plan)
     merged = index.digest.copy()
     merged.merge(digest)
     old = Manifest.names_in(index.folder)

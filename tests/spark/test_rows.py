@@ -2,7 +2,7 @@
 
 import pytest
 
-from muntin.spark.rows import PIECE_BYTES, ROWS_DDL, as_batches, collect_rows, from_table
+from muntin.spark.rows import PIECE_BYTES, ROWS_DDL, as_batches, from_table, tasks_of
 
 SIZES = (0, 2, PIECE_BYTES - 2, PIECE_BYTES, PIECE_BYTES + 2, 3 * PIECE_BYTES + 8)
 
@@ -24,7 +24,7 @@ def rows_of():
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_rows_of_tasks_over_numbers(spark, rows_of, count):
     expected = [row for task in range(count) for row in rows_of(task)]
-    assert collect_rows(spark, count, rows_of) == expected
+    assert tasks_of(spark)(count, rows_of) == expected
 
 
 @pytest.mark.spark
@@ -48,7 +48,7 @@ def test_an_error_of_ours_comes_back_as_itself(spark):
         raise SummaryOverflow("a sum is beyond int64")
 
     with pytest.raises(SummaryOverflow, match=r"^a sum is beyond int64$"), plainly():
-        collect_rows(spark, 2, task)
+        tasks_of(spark)(2, task)
 
 
 @pytest.mark.parametrize(

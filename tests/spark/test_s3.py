@@ -16,11 +16,13 @@ from muntin.errors import BadArgument, CorruptSummary, SelectError, SourceError
 from muntin.session import Session
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
-from muntin.spark.index.build import IndexPlan, _here, new_digest
+from muntin.spark.index.build import IndexPlan, new_digest, scatter
+from muntin.spark.index.build import run as run_stages
 from muntin.spark.index.files import opened
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import remove_left, run_folder
+from muntin.spark.rows import here
 from muntin.storage import _Objects, place_of
 from muntin.summaries.order_maps import IntegerRange
 from tests.pipeline.support import content, run
@@ -79,7 +81,7 @@ def build(folder, base=None):
         revision = Manifest.newest(folder) + 1
         made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0, revision=revision)
         plan = IndexPlan(made, folder, runs, 1, IntegerRange(10), base or {})
-        files, digest = _here(plan, keys, values)
+        files, digest = run_stages(here, [*scatter(plan, [(keys, values)])], plan)
     made = made.with_files(files)
     made.commit(folder)
     return made, digest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, MuntinError, SourceError
+from muntin.errors import BadArgument, SourceError
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
 from muntin.spark.index.build import HEADROOM, IndexPlan, new_digest
@@ -30,10 +30,8 @@ from muntin.spark.index.files import (
     can_read,
     changing,
     forget,
-    packed_error,
     read_checked,
     same_content,
-    unpacked_error,
     write_once,
 )
 from muntin.spark.index.manifest import (
@@ -53,6 +51,7 @@ from muntin.spark.index.reader import (
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.index.sources import Source, source_of
 from muntin.spark.progress import job_progress
+from muntin.spark.rows import Row, tasks_of
 from muntin.spark.session import own_python
 from muntin.storage import full_name, place_of
 from muntin.summaries.checks import integer_in
@@ -92,7 +91,6 @@ class FingerprintIndex(IndexReader):
         super().__init__(folder, manifest, digest)
         self._spark = spark
         self._sources = sources  # lineage; None where it is not known
-        self._tasks: Any = None
         if is_temporary:
             weakref.finalize(self, _remove, folder)
 
@@ -215,33 +213,17 @@ class FingerprintIndex(IndexReader):
         Hashes go out with the job, one byte a hash comes back. A task that is lost runs again: the
         files answer the same wherever they are read.
         """
-        context, folder = self._spark.sparkContext, self._folder
-        if self._tasks is None:  # one a core, made once: a job that goes to some starts no others
-            cores = max(1, context.defaultParallelism)
-            self._tasks = context.parallelize(range(cores), cores)
-        count = min(len(groups), self._tasks.getNumPartitions())
-        shares = np.array_split(np.arange(len(groups)), count)
-        asked = [
-            [(groups[i][0], names[groups[i][0]], groups[i][1].tobytes()) for i in share]
-            for share in shares
-        ]
+        folder = self._folder
+        count = min(len(groups), max(1, self._spark.sparkContext.defaultParallelism))
+        asked = {partition: names[partition] for partition, _ in groups}
 
-        def answer(numbers: Iterable[int]) -> list[tuple[bool, bytes]]:
-            (number,) = numbers
-            mine = asked[number]
-            parts = [(partition, np.frombuffer(data, np.uint64)) for partition, _, data in mine]
-            try:
-                found = ask_here(folder, {part: name for part, name, _ in mine}, parts)
-                return [(True, found.tobytes())]
-            except MuntinError as problem:
-                return [(False, packed_error(problem))]
+        def answer(number: int) -> Iterator[Row]:
+            mine = groups[number * len(groups) // count : (number + 1) * len(groups) // count]
+            yield 0, "", 0, 0, ask_here(folder, asked, mine).tobytes()
 
-        with plainly(), own_python(self._spark):
-            answers = context.runJob(self._tasks, answer, list(range(count)))
-        for is_right, data in answers:
-            if not is_right:
-                raise unpacked_error(data)
-        return np.frombuffer(b"".join(data for _, data in answers), np.bool_)
+        with plainly():
+            rows = tasks_of(self._spark)(count, answer)
+        return np.frombuffer(b"".join(found for *_, found in rows), np.bool_)
 
     def filter(self, df: DataFrame, column: str, *, keep: bool = True) -> DataFrame:
         """Rows of a DataFrame whose key may be in the index.
@@ -256,10 +238,7 @@ class FingerprintIndex(IndexReader):
             keep_present,
             column=df.columns.index(column),
             folder=self._folder,
-            names=now.names,
-            zones=now.zones,
-            partitions=now.manifest.partitions,
-            seed=now.manifest.seed,
+            now=Revision(now.manifest, None),
             keep=keep,
         )
         with own_python(df.sparkSession):
@@ -384,7 +363,6 @@ class FingerprintIndex(IndexReader):
             run_folder(self._folder) as runs,
             job_progress(progress, f"{text} the index"),
             plainly(),
-            own_python(source.spark),
         ):
             plan = IndexPlan(
                 replace(manifest, files=()),
@@ -397,7 +375,7 @@ class FingerprintIndex(IndexReader):
                 base=base,
                 only=only,
             )
-            return building.run(source.spark, source.pieces(plan), plan)
+            return building.run(tasks_of(source.spark), source.rows(plan), plan)
 
     def _commit(
         self,

@@ -35,8 +35,7 @@ from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
 from muntin.spark.kafka import prepared
 from muntin.spark.partials import Plan, Tally, fold_placed, gathered, merged
-from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table
-from muntin.spark.runs import tasks_of
+from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.sequences import PipelineShards
 from muntin.spark.session import is_classic, own_python
 from muntin.spark.source import needed

@@ -24,8 +24,7 @@ from muntin.errors import SourceError
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.partials import Placed, Plan, fold_placed, merged
-from muntin.spark.rows import Row, collect_rows
-from muntin.spark.runs import tasks_of
+from muntin.spark.rows import Row, tasks_of
 from muntin.spark.session import is_classic
 from muntin.spark.source import check_names, check_nanoseconds, check_types
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
@@ -169,14 +168,15 @@ def _gather_files(spark: SparkSession, files: Sequence[str], pipeline: Pipeline)
     first = pq.read_schema(files[0])
     columns = pa.schema([first.field(name) for name in pipeline.columns_read()])
     shares = shares_of(files, max(1, spark.sparkContext.defaultParallelism))
+    tasks = tasks_of(spark)
 
     def gather(plan: Plan) -> Sequence[Row]:
         def task(number: int) -> Iterator[Row]:
             return fold_placed(plan, _read(shares[number], columns))
 
-        rows = collect_rows(spark, len(shares), task)
+        rows = tasks(len(shares), task)
         check_unchanged(before, states_of(files))
-        return merged(plan, rows, tasks_of(spark))
+        return merged(plan, rows, tasks)
 
     return gather
 

@@ -26,8 +26,8 @@ from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.spark.event_units import Doubt, doubt_of
-from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
-from muntin.spark.runs import PIECE, Runs, Tasks, partial_of, with_merged_runs
+from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row, Tasks
+from muntin.spark.runs import PIECE, Runs, partial_of, with_merged_runs
 from muntin.spark.sequencing import Sequencer
 
 CORRUPT_COLUMN = "_muntin_malformed"

@@ -3,7 +3,8 @@
 A task that was given a DataFrame's rows by `mapInArrow` must answer with Arrow batches, which the
 JVM takes apart and puts together again. Where a task reads files itself it is a plain task over
 numbers, whose rows pass through the JVM as they are: half of the time for 50 MB. There payloads go
-in pieces, since Java's memory takes many small arrays more easily than one of 20 MB.
+in pieces, since Java's memory takes many small arrays more easily than one of 20 MB. Spark Connect
+has no plain tasks.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.spark.session import own_python
+from muntin.spark.session import is_classic, own_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = tuple[int, str, int, int, bytes]
 """What it is (`partials`, `sequencing`), name, pane, events, payload."""
+Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
+"""Runs as many tasks, each given its number; their rows, task after task."""
 ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
 PARTIAL, REJECTED, TALLY = 0, 1, 2  # what a row is; 3 is SEQUENCED
 PIECE_BYTES = 1 << 20
@@ -58,11 +61,32 @@ def from_table(table: pa.Table) -> list[Row]:
     return list(zip(*columns, strict=True))
 
 
-def collect_rows(
-    spark: SparkSession, count: int, task: Callable[[int], Iterable[Row]]
-) -> list[Row]:
-    """Rows of `count` tasks, task after task; each is given its number."""
+def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
+    """`Tasks` of this process."""
+    return [row for number in range(count) for row in task(number)]
 
+
+def tasks_of(spark: SparkSession) -> Tasks:
+    """`Tasks` of a Spark session."""
+
+    def run(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
+        if not count:
+            return []
+        if is_classic(spark):
+            return _collected(spark, count, task)
+
+        def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers: list[Any] = [n for batch in batches for n in batch.column(0).to_pylist()]
+            return as_batches(row for number in numbers for row in task(number))
+
+        with own_python(spark):
+            numbers = spark.range(0, count, 1, count)
+            return from_table(numbers.mapInArrow(of_batches, ROWS_DDL).toArrow())
+
+    return run
+
+
+def _collected(spark: SparkSession, count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
     def run(numbers: Iterable[int]) -> Iterator[_Head | bytes]:
         for number in list(numbers):  # all read: else the worker could not be used again
             for what, name, pane, events, payload in task(number):
@@ -70,8 +94,6 @@ def collect_rows(
                 for begin in range(0, len(payload), PIECE_BYTES):
                     yield payload[begin : begin + PIECE_BYTES]
 
-    if not count:
-        return []
     tasks = spark.sparkContext.parallelize(range(count), count)
     with own_python(spark):
         found: deque[Any] = deque(tasks.mapPartitions(run).collect())

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pyarrow as pa
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from muntin.assembly.arriving import Covered, partials_of_segment
 from muntin.assembly.cutting import Cutting
@@ -26,11 +24,7 @@ from muntin.segments.building import merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.shards import split
 from muntin.segments.table import Segment
-from muntin.spark.rows import PARTIAL, ROWS_DDL, Row, as_batches, collect_rows, from_table
-from muntin.spark.session import is_classic, own_python
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from muntin.spark.rows import PARTIAL, Row, Tasks
 
 RUN, PIECE = 7, 8  # what a row is, beside those of `partials`
 RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
@@ -38,9 +32,6 @@ BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
 SEGMENTS_MAX = 8  # then they are merged
 SHRINKS = 0.7  # a merge that leaves more of the rows than this is left to the shards' own
 _SIZE = struct.Struct("<q")
-
-Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
-"""Runs as many tasks, each given its number; their rows, task after task."""
 
 
 class Runs:
@@ -191,26 +182,3 @@ def partial_of(row: Row) -> Partial:
 def _folder(cutting: Cutting) -> PayloadFolder:
     assert cutting.folder is not None  # noqa: S101 (who has shards has a folder)
     return cutting.folder
-
-
-def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
-    """`Tasks` of this process."""
-    return [row for number in range(count) for row in task(number)]
-
-
-def tasks_of(spark: SparkSession) -> Tasks:
-    """`Tasks` of a Spark session."""
-
-    def run(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
-        if is_classic(spark):
-            return collect_rows(spark, count, task)
-
-        def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            numbers: list[Any] = [n for batch in batches for n in batch.column(0).to_pylist()]
-            return as_batches(row for number in numbers for row in task(number))
-
-        with own_python(spark):
-            numbers = spark.range(0, count, 1, count)
-            return from_table(numbers.mapInArrow(of_batches, ROWS_DDL).toArrow())
-
-    return run

@@ -11,8 +11,7 @@ from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.errors import SourceError
 from muntin.spark.ingest import GatherRows
 from muntin.spark.partials import Plan, fold, merged
-from muntin.spark.rows import Row
-from muntin.spark.runs import here
+from muntin.spark.rows import Row, here
 from muntin.spark.source import check_names, check_types
 from muntin.spec import Pipeline
 

@@ -13,23 +13,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.errors import BadArgument, MuntinError
-from muntin.spark.index.files import (
-    check_content,
-    packed_error,
-    unpacked_error,
-    write_once,
-    write_partition,
-)
+from muntin.errors import BadArgument
+from muntin.spark.index.files import check_content, write_once, write_partition
 from muntin.spark.index.manifest import Manifest, PartitionFile
 from muntin.spark.index.runs import RunReader, RunWriter, whole
+from muntin.spark.rows import Row, Tasks, here
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
 from muntin.summaries.fingerprint_index import Fingerprint
@@ -37,9 +31,8 @@ from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange, OrderMap
 
 Batches = Iterable[tuple[pa.Array, pa.Array | None]]
-RUN, DIGEST, ERROR = 0, 1, 2
-PIECE_DDL = "kind int, payload binary"
-_PIECE = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
+Built = tuple[tuple[PartitionFile, ...], DyadicQDigest | None]
+RUN, DIGEST, FILE = range(3)  # what a row is
 HEADROOM = 2  # times that an index may grow by `append` before a second run is begun
 CAPACITY_MIN = 1024
 
@@ -73,21 +66,8 @@ def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:
     return DyadicQDigest.for_error(error / 2, domain=domain)
 
 
-def scatter(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The names of the files with the hashes and the digest of these keys and numbers.
-
-    What is wrong with the records is passed on, not raised: it is wrong each time they are read.
-    """
-    left = iter(batches)
-    try:
-        yield from _scattered(plan, left)
-    except MuntinError as problem:
-        yield piece(ERROR, packed_error(problem))
-        for _ in left:  # a worker that leaves input unread is thrown away
-            pass
-
-
-def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
+def scatter(plan: IndexPlan, batches: Batches) -> Iterator[Row]:
+    """The names of the files with the hashes and the digest of these keys and numbers."""
     digest = new_digest(plan.index.error, plan.domain) if plan.domain else None
     folder = plan.runs
     writer = RunWriter(folder, plan.index.partitions, plan.only)
@@ -100,10 +80,10 @@ def _scattered(plan: IndexPlan, batches: Batches) -> Iterator[pa.RecordBatch]:
         writer.add(hashes)
     run = writer.finish()
     if run is not None:
-        yield piece(RUN, run.encode())
+        yield RUN, run, 0, 0, b""
     if digest is not None and digest.count:
         # Two tasks with the same numbers make the same file, which then counts for each.
-        yield piece(DIGEST, write_once(folder, "digest", digest.to_bytes()).encode())
+        yield DIGEST, write_once(folder, "digest", digest.to_bytes()), 0, 0, b""
 
 
 @contextmanager
@@ -115,42 +95,23 @@ def _of(column: str | None) -> Iterator[None]:
         raise BadArgument(f"column {column!r}: {problem}") from None
 
 
-def piece(kind: int, payload: Any) -> pa.RecordBatch:
-    return pa.record_batch([[kind], [payload]], schema=_PIECE)
+def gather(plan: IndexPlan, left: Sequence[Row], task: int) -> Iterator[Row]:
+    """The files of the task's partitions, described, and the sum of its share of the digests.
 
-
-FILE = 3  # beside the kinds of the first stage
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What the first stage left: names of files in `plan.runs`."""
-
-    runs: Sequence[str]
-    digests: Sequence[str]
-
-
-def gather(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
-    """The files of the task's partitions, described, and the sum of its share of the digests."""
-    try:
-        yield from _gathered(plan, left, task)
-    except MuntinError as problem:
-        yield piece(ERROR, packed_error(problem))
-
-
-def _gathered(plan: IndexPlan, left: Left, task: int) -> Iterator[pa.RecordBatch]:
+    `left`: what `scatter` has told.
+    """
+    names, digests = ([name for kind, name, *_ in left if kind == k] for k in (RUN, DIGEST))
     mine = plan.partitions_of(task)
-    runs = RunReader(plan.runs, left.runs, plan.index.partitions, mine)
+    runs = RunReader(plan.runs, names, plan.index.partitions, mine)
     for partition in mine:
         hashes = runs.hashes(partition)
         if len(hashes):
             summary = _partition(plan, partition, hashes)
             file = write_partition(plan.folder, partition, plan.index.revision + 1, summary)
-            yield piece(FILE, json.dumps(asdict(file)).encode())
-    digests = left.digests[task :: plan.tasks]
-    digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests)
+            yield FILE, "", 0, 0, json.dumps(asdict(file)).encode()
+    digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests[task :: plan.tasks])
     if digest is not None:
-        yield piece(DIGEST, digest.to_bytes())
+        yield DIGEST, "", 0, 0, digest.to_bytes()
 
 
 def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
@@ -184,44 +145,13 @@ def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerpri
     return summary
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-Built = tuple[tuple[PartitionFile, ...], DyadicQDigest | None]
-
-
-def run(spark: SparkSession, pieces: DataFrame, plan: IndexPlan) -> Built:
-    """Both stages' results at the driver; `pieces` is what `scatter` makes of the records."""
-    left = _left(_by_kind(pieces.toArrow()))
-    if not left.runs:
+def run(tasks: Tasks, left: Sequence[Row], plan: IndexPlan) -> Built:
+    """The second stage, after the first has `left` its rows: the files, and the digest."""
+    if not left:
         return (), None
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from gather(plan, left, number)
-
-    numbers = spark.range(0, plan.tasks, 1, plan.tasks)
-    return _built(_by_kind(numbers.mapInArrow(task, PIECE_DDL).toArrow()))
-
-
-def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
-    """Payloads by kind; what a worker found wrong is raised."""
-    found: dict[int, list[bytes]] = {}
-    for kind, payload in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
-        if kind == ERROR:
-            raise unpacked_error(payload)
-        found.setdefault(kind, []).append(payload)
-    return found
-
-
-def _left(found: dict[int, list[bytes]]) -> Left:
-    return Left(*([name.decode() for name in found.get(kind, [])] for kind in (RUN, DIGEST)))
-
-
-def _built(found: dict[int, list[bytes]]) -> Built:
-    digest = sum_of_digests(found.get(DIGEST, []))
-    files = [PartitionFile(**json.loads(payload)) for payload in found.get(FILE, [])]
+    made = tasks(plan.tasks, partial(gather, plan, left))
+    files = [PartitionFile(**json.loads(payload)) for kind, *_, payload in made if kind == FILE]
+    digest = sum_of_digests(payload for kind, *_, payload in made if kind == DIGEST)
     return tuple(sorted(files, key=lambda file: file.partition)), digest
 
 
@@ -234,11 +164,6 @@ def warm() -> None:
             kind = item_type(keys.type)
             index = Manifest("key", "rank", kind, partitions=2, fpp=0.01, error=0.1, seed=0)
             plan = IndexPlan(index, folder, folder, 1, IntegerRange(8), {})
-            (file, *_), _ = _here(plan, keys, numbers)
-            _here(replace(plan, base={file.partition: file.file}), keys, numbers)
-
-
-def _here(plan: IndexPlan, keys: pa.Array, numbers: pa.Array) -> Built:
-    """Both stages in this process."""
-    left = _left(_by_kind(pa.Table.from_batches(list(scatter(plan, [(keys, numbers)])))))
-    return _built(_by_kind(pa.Table.from_batches(list(gather(plan, left, 0)))))
+            for _ in range(2):
+                (file, *_), _ = run(here, [*scatter(plan, [(keys, numbers)])], plan)
+                plan = replace(plan, base={file.partition: file.file})

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from muntin.errors import BadArgument, CorruptSummary, MuntinError, SourceError
+from muntin.errors import CorruptSummary, SourceError
 from muntin.spark.index.manifest import PartitionFile
 from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
@@ -190,18 +190,3 @@ def by_partition(
             groups.append((int(found[start]), part[inside]))
     where = np.concatenate(positions) if positions else np.empty(0, np.int64)
     return where, groups
-
-
-_SENT = {kind.__name__: kind for kind in (BadArgument, CorruptSummary, SourceError)}
-
-
-def packed_error(problem: MuntinError) -> bytes:
-    """An error of ours from a worker, as data: were it raised, each task would run four times."""
-    kind = next((name for name, kind in _SENT.items() if isinstance(problem, kind)), "BadArgument")
-    return f"{kind}\n{problem}".encode()
-
-
-def unpacked_error(data: bytes) -> MuntinError:
-    """The error that `packed_error` wrote."""
-    name, _, message = data.decode().partition("\n")
-    return _SENT[name](message)

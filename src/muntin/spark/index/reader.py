@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -265,22 +265,16 @@ def keep_present(
     *,
     column: int,
     folder: str,
-    names: Mapping[int, str],
-    zones: Mapping[int, tuple[int, int]],
-    partitions: int,
-    seed: int,
+    now: Revision,
     keep: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Rows whose key may be in the index, or (keep False) is surely not in it. Nulls are not."""
     for batch in batches:
         keys = batch.column(column)
-        valid = np.asarray(keys.is_valid())
-        hashes = hash_items(keys.drop_null(), seed)
-        where, groups = by_partition(hashes, partitions, zones)
-        present = np.zeros(len(hashes), np.bool_)
-        present[where] = ask_here(folder, names, groups)
+        hashes = hash_items(keys.drop_null(), now.manifest.seed)
+        present, _ = _found(now, hashes, partial(ask_here, folder))
         kept = np.zeros(batch.num_rows, np.bool_)
-        kept[valid] = present
+        kept[np.asarray(keys.is_valid())] = present
         yield batch.filter(pa.array(kept == keep))
 
 

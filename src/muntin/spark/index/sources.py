@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
-from muntin.spark.index.build import PIECE_DDL, IndexPlan, scatter
+from muntin.spark.index.build import IndexPlan, scatter
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
-from muntin.spark.session import session
+from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
+from muntin.spark.session import own_python, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ SHARE_BYTES = 1 << 30  # a task which is lost is soon repeated
 
 
 @dataclass
-class Source(ABC):
+class _Columns:
     """Records that can be read, and read again."""
 
     key: str
@@ -35,17 +35,9 @@ class Source(ABC):
     key_type: pa.DataType
     rank_type: pa.DataType | None
 
-    @property
-    @abstractmethod
-    def spark(self) -> SparkSession: ...
-
-    @abstractmethod
-    def pieces(self, plan: IndexPlan) -> DataFrame:
-        """What `scatter` makes of the records."""
-
 
 @dataclass
-class FrameSource(Source):
+class FrameSource(_Columns):
     """A DataFrame."""
 
     df: DataFrame
@@ -54,23 +46,24 @@ class FrameSource(Source):
     def spark(self) -> SparkSession:
         return self.df.sparkSession
 
-    def pieces(self, plan: IndexPlan) -> DataFrame:
-        columns = [in_backticks(self.key)]
+    def rows(self, plan: IndexPlan) -> list[Row]:
+        """What `scatter` makes of the records."""
+        names = {"key": self.key}
         if plan.domain is not None and self.rank is not None:
-            columns.append(in_backticks(self.rank))
-        has_rank = len(columns) == 2
+            names["rank"] = self.rank
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return scatter(
-                plan, ((b.column(0), b.column(1) if has_rank else None) for b in batches)
-            )
+            pairs = ((b.column(0), b.column(1) if b.num_columns == 2 else None) for b in batches)
+            return as_batches(scatter(plan, pairs))
 
-        names = ["key", "rank"][: len(columns)]  # PySpark looks for a column `a.b` inside of `a`
-        return self.df.select(*columns).toDF(*names).mapInArrow(task, PIECE_DDL)
+        with own_python(self.spark):
+            columns = self.df.select(*map(in_backticks, names.values()))
+            plain = columns.toDF(*names)  # PySpark looks for a column `a.b` inside of `a`
+            return from_table(plain.mapInArrow(task, ROWS_DDL).toArrow())
 
 
 @dataclass
-class Files(Source):
+class Files(_Columns):
     """Parquet files; Spark is started, where none is given, when they are read."""
 
     given: SparkSession | None
@@ -81,7 +74,8 @@ class Files(Source):
         self.given = self.given or session()
         return self.given
 
-    def pieces(self, plan: IndexPlan) -> DataFrame:
+    def rows(self, plan: IndexPlan) -> list[Row]:
+        """What `scatter` makes of the records."""
         key, rank = self.key, self.rank if plan.domain is not None else None
         parallelism = max(1, self.spark.sparkContext.defaultParallelism)
         try:
@@ -89,13 +83,13 @@ class Files(Source):
         except (pa.ArrowInvalid, OSError) as problem:  # gone since they were found
             raise SourceError(f"the records cannot be read: {problem}") from None
 
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from scatter(plan, _read(shares[number], key, rank))
+        def task(number: int) -> Iterator[Row]:
+            return scatter(plan, _read(shares[number], key, rank))
 
-        numbers = self.spark.range(0, len(shares), 1, max(1, len(shares)))
-        return numbers.mapInArrow(task, PIECE_DDL)
+        return tasks_of(self.spark)(len(shares), task)
+
+
+Source = FrameSource | Files
 
 
 def _read(
