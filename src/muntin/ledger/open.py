@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from muntin.errors import LedgerError, needs
@@ -13,26 +12,13 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.spec_secrets import shown_url
 
 FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 10
 DEADLINE_SECONDS_MAX = 3600
 _FORMS = (
     'use "sqlite:///relative.db", "sqlite:////absolute.db", "postgresql://user@host/database", '
     '"redis://user@host:6379/0", "memory://name" or the path of a file that ends in '
     f"{', '.join(FILE_ENDINGS)}"
 )
-
-
-class Address(NamedTuple):
-    """A store's URL."""
-
-    url: str
-    """Without our own options: what the client library takes."""
-    shown: str
-    """Without a password."""
-    deadline: float
-    """Seconds that a write waits for the store."""
-    own: Mapping[str, str]
-    """Our other options."""
 
 
 def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLedger:
@@ -102,51 +88,36 @@ def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> 
 
 
 def _open_shared(url: str, create: bool, *, redis: bool) -> SqliteLedger:
+    """Some of the URL's options are ours; the others are the client library's."""
     from muntin.ledger.shared import SharedLedger
 
-    address = read_address(url, "name" if redis else "schema")
-    what = f"the ledger {address.shown}"
-    if redis:
-        needs("redis", what)
-        from muntin.ledger.redis import NAME, RedisStore
-
-        name = address.own.get("name", NAME)
-        store = RedisStore(address.url, address.shown, name, address.deadline)
-    else:
-        needs("postgres", what, "psycopg")
-        from muntin.ledger.postgres import SCHEMA, PostgresStore
-
-        store = PostgresStore(address.url, address.shown, address.own.get("schema", SCHEMA))
-    return SharedLedger(store, create=create, deadline=address.deadline, address=url)
-
-
-def read_address(url: str, *own: str) -> Address:
-    """Take a URL apart; `own` names options that are ours, beside `deadline`.
-
-    Raises
-    ------
-    LedgerError
-        It is no URL, or the deadline is no number of seconds.
-    """
+    shown = shown_url(url)
     try:
         parts = urlsplit(url)
         for host in parts.netloc.rpartition("@")[2].split(","):  # libpq takes several
             _ = urlsplit(f"//{host}").port
     except ValueError as problem:
-        raise LedgerError(f"{shown_url(url)} is not the URL of a ledger: {problem}") from None
+        raise LedgerError(f"{shown} is not the URL of a ledger: {problem}") from None
     options = parse_qsl(parts.query, keep_blank_values=True)
-    mine = {name: value for name, value in options if name in own}
-    deadline = next((value for name, value in options if name == "deadline"), None)
-    if deadline is not None and not (
-        deadline.isascii() and deadline.isdigit() and 1 <= int(deadline[:9]) <= DEADLINE_SECONDS_MAX
-    ):
-        raise LedgerError(
-            f"{shown_url(url)}: deadline={deadline!a} must be 1 to {DEADLINE_SECONDS_MAX} seconds"
-        )
-    theirs = [(name, value) for name, value in options if name not in {*own, "deadline"}]
+    own = "name" if redis else "schema"
+    mine = {option: value for option, value in options if option in (own, "deadline")}
+    theirs = [(option, value) for option, value in options if option not in mine]
     plain = urlunsplit(parts._replace(query=urlencode(theirs, quote_via=quote)))
-    seconds = DEADLINE_SECONDS if deadline is None else float(deadline)
-    return Address(plain, shown_url(url), seconds, mine)
+    said = mine.get("deadline", str(DEADLINE_SECONDS))
+    if not (said.isascii() and said.isdigit() and 1 <= int(said[:9]) <= DEADLINE_SECONDS_MAX):
+        raise LedgerError(f"{shown}: deadline={said!a} must be 1 to {DEADLINE_SECONDS_MAX} seconds")
+    deadline = float(said)
+    if redis:
+        needs("redis", f"the ledger {shown}")
+        from muntin.ledger.redis import NAME, RedisStore
+
+        store = RedisStore(plain, shown, mine.get(own, NAME), deadline)
+    else:
+        needs("postgres", f"the ledger {shown}", "psycopg")
+        from muntin.ledger.postgres import SCHEMA, PostgresStore
+
+        store = PostgresStore(plain, shown, mine.get(own, SCHEMA))
+    return SharedLedger(store, create=create, deadline=deadline, address=url)
 
 
 def _options(query: str, url: str) -> dict[str, Any]:

@@ -344,6 +344,7 @@ def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[st
     put: dict[schema.SqlTable, list[Row]] = {}
     for name, data in changes:
         if name == META:
+            meta = json.loads(data or b"{}")
             continue
         table, key = decode_key(name, place)
         if data is None:
@@ -352,10 +353,8 @@ def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[st
             put.setdefault(table, []).append(decode_row(table, data, place))
     for table, rows in put.items():
         connection.executemany(table.insert, rows)
-    for name, data in changes:  # last: rows that come move the tables' next ids
-        if name == META:
-            meta = json.loads(data or b"{}")
-            connection.set_meta(meta)
+    if meta:  # last: rows that come move the tables' next ids
+        connection.set_meta(meta)
     return meta
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from muntin.errors import BadArgument
@@ -12,13 +11,13 @@ from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Made, Payload, Piece
 from muntin.ledger.rollups import Rollups, check_made, check_received, check_sums
 from muntin.ledger.rules import (
     ROLE_SUMMARY,
-    Owned,
     check_query,
     check_sequence,
     count_late,
     kept_rejected,
     newer,
     panes_of,
+    payload_of_piece,
     with_late,
 )
 from muntin.ledger.schema import as_it_is, pack
@@ -27,77 +26,58 @@ from muntin.ledger.sqlite_open import Opened
 from muntin.ledger.sqlite_view import load_rollups, read_pieces
 from muntin.ledger.tables import Tables
 
-Packed = tuple[int, int, bytes]
+Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PackedBatch:
-    """A batch that has been checked and packed, before the transaction begins."""
+def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record], bool]:
+    """What stores a checked batch, or returns False where it is there already.
 
-    batch: Batch
-    pane_us: int
-    summaries: Mapping[str, int]
-    """Ids of the summaries that the batch's partials name."""
-    states: Sequence[tuple[Any, ...]]
-    """Rows to insert."""
-    rejected: Sequence[tuple[Rejected, Packed]]
-
-
-def prepare(batch: Batch, owned: Owned, identifiers: Mapping[tuple[str, str], int]) -> PackedBatch:
-    """Compress outside the transaction, so that it is short."""
-    return PackedBatch(
-        batch,
-        owned.pane_us,
-        {one.summary: identifiers[ROLE_SUMMARY, one.summary] for one in batch.partials},
-        [
-            schema.STATES.seal_row(
-                identifiers[ROLE_SUMMARY, state.summary], state.shard,
-                packed=pack(state.payload),
-            )
-            for state in batch.states
-        ],
-        [(record, pack(record.raw)) for record in kept_rejected(batch.rejected)],
-    )  # fmt: skip
-
-
-def store(
-    connection: Tables, opened: Opened, record: dict[str, Any], prepared: PackedBatch, now: int
-) -> bool:
-    """Store a batch, or return False where it is there already.
-
-    `record` is the pipeline's row, read in the same transaction and found to be of this epoch.
+    It is compressed here, so that the transaction is short. The record is the pipeline's row, read
+    in the same transaction and found to be of this epoch.
     """
-    batch, mine = prepared.batch, opened.identifier
-    ranges = ranges_of(connection, mine, batch.query_id)
-    if any(first <= batch.batch_id <= last for first, last in ranges):
-        return False
-    if batch.query_id != opened.query_id:
-        fed_by = record["query_id"] or opened.query_id
-        check_query(
-            opened.pipeline, connection.place, opened.mode, batch.query_id, fed_by, bool(ranges)
+    pane_us, mine = opened.owned.pane_us, opened.identifier
+    panes = panes_of(batch.partials, pane_us)
+    states = [
+        schema.STATES.seal_row(
+            opened.identifiers[ROLE_SUMMARY, state.summary], state.shard,
+            packed=pack(state.payload),
         )
-    newest = max((last for _, last in ranges), default=None)
-    check_sequence(opened.pipeline, opened.mode, batch, newest)
-    panes = panes_of(batch.partials, prepared.pane_us)
-    watermark = record["watermark"]
-    late = max(count_late(panes, prepared.pane_us, watermark, batch.counted), batch.late)
-    _store_partials(connection, prepared, panes, watermark)
-    connection.put(schema.STATES, prepared.states)
-    _store_rejected(connection, record, prepared.rejected, now)
-    _mark(connection, mine, batch, ranges)
-    record.update(
-        query_id=batch.query_id,
-        watermark=newer(record["watermark"], batch.watermark),
-        max_event_time=newer(record["max_event_time"], batch.max_event_time),
-        batches=record["batches"] + 1,
-        read=record["read"] + batch.read,
-        counted=record["counted"] + batch.counted,
-        late=record["late"] + late,
-        rejected=record["rejected"] + batch.rejected_count,
-        committed_at=now,
-    )
-    connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
-    return True
+        for state in batch.states
+    ]  # fmt: skip
+    rejected = [(record, pack(record.raw)) for record in kept_rejected(batch.rejected)]
+
+    def act(connection: Tables, record: Record) -> bool:
+        ranges = ranges_of(connection, mine, batch.query_id)
+        if any(first <= batch.batch_id <= last for first, last in ranges):
+            return False
+        if batch.query_id != opened.query_id:
+            fed_by = record["query_id"] or opened.query_id
+            check_query(
+                opened.pipeline, connection.place, opened.mode, batch.query_id, fed_by, bool(ranges)
+            )
+        newest = max((last for _, last in ranges), default=None)
+        check_sequence(opened.pipeline, opened.mode, batch, newest)
+        watermark = record["watermark"]
+        late = max(count_late(panes, pane_us, watermark, batch.counted), batch.late)
+        _store_partials(connection, opened, batch, panes, watermark)
+        connection.put(schema.STATES, states)
+        _store_rejected(connection, record, rejected, now)
+        _mark(connection, mine, batch, ranges)
+        record.update(
+            query_id=batch.query_id,
+            watermark=newer(watermark, batch.watermark),
+            max_event_time=newer(record["max_event_time"], batch.max_event_time),
+            batches=record["batches"] + 1,
+            read=record["read"] + batch.read,
+            counted=record["counted"] + batch.counted,
+            late=record["late"] + late,
+            rejected=record["rejected"] + batch.rejected_count,
+            committed_at=now,
+        )
+        connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
+        return True
+
+    return act
 
 
 def ranges_of(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
@@ -120,20 +100,27 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
 
 
 def _store_partials(
-    connection: Tables, prepared: PackedBatch, panes: Mapping[str, Slices], watermark: int | None
+    connection: Tables,
+    opened: Opened,
+    batch: Batch,
+    panes: Mapping[str, Slices],
+    watermark: int | None,
 ) -> None:
-    for name, summary in prepared.summaries.items():
-        rollups = load_rollups(connection, summary, prepared.pane_us)
-        mine = [partial for partial in prepared.batch.partials if partial.summary == name]
+    pane_us = opened.owned.pane_us
+    for name in {partial.summary: None for partial in batch.partials}:
+        summary = opened.identifiers[ROLE_SUMMARY, name]
+        rollups = load_rollups(connection, summary, pane_us)
         given: dict[int, list[Slices]] = {}
-        for partial in mine:
-            length = partial.length or prepared.pane_us
+        for partial in batch.partials:
+            if partial.summary != name:
+                continue
+            length = partial.length or pane_us
             # what rollups cover was sealed, so that all that comes to them is late
             slices = with_late(partial.slices, length, watermark)
-            if length != prepared.pane_us:
+            if length != pane_us:
                 given.setdefault(length, []).append(slices)
             insert_piece(connection, summary, length, partial.shard, slices, partial.payload)
-        counted = with_late(panes.get(name, NOTHING), prepared.pane_us, watermark)
+        counted = with_late(panes.get(name, NOTHING), pane_us, watermark)
         check_received(name, rollups, counted, given)
 
 
@@ -155,8 +142,8 @@ def insert_piece(
 
 def _store_rejected(
     connection: Tables,
-    record: dict[str, Any],
-    rejected: Sequence[tuple[Rejected, Packed]],
+    record: Record,
+    rejected: Sequence[tuple[Rejected, tuple[int, int, bytes]]],
     now: int,
 ) -> None:
     if not rejected:
@@ -257,7 +244,8 @@ def overlapping(connection: Tables, summary: int, length: int, start: int, end: 
 
 def _insert(connection: Tables, summary: int, length: int, made: Sequence[Made]) -> None:
     for piece in made:
-        insert_piece(connection, summary, length, piece.shard, piece.slices, piece.payload)
+        payload = payload_of_piece(piece.payload, "the payload of a piece")
+        insert_piece(connection, summary, length, piece.shard, piece.slices, payload)
 
 
 def delete_pieces(connection: Tables, ids: Sequence[int], now: int) -> None:

@@ -124,16 +124,14 @@ class View:
         clause = f"WHERE summary = {_NAME} AND length = ? AND start < ? AND until > ? ORDER BY id"
         values = _bindable((ROLE_SUMMARY, summary, whole(length, "length"), high, low))
         with self._connect() as connection:
-            if known:
-                rows = connection.execute(f"SELECT id FROM pieces {clause}", values)
-                ids = [identifier for (identifier,) in rows]
-                there = {each: known[each] for each in ids if each in known}
-                for new in [each for each in ids if each not in known]:
-                    for piece in read_pieces(connection, summary, "WHERE id = ?", (new,)):
-                        there[new] = piece
-                if len(there) == len(ids):  # else a writer has merged some just now
-                    return [there[each] for each in ids]
-            return read_pieces(connection, summary, clause, values)
+            if not known:
+                return read_pieces(connection, summary, clause, values)
+            ids = connection.execute(f"SELECT id FROM pieces {clause}", values).fetchall()
+            by_id = "WHERE id = ?"
+            return [
+                known.get(each) or read_pieces(connection, summary, by_id, (each,))[0]
+                for (each,) in ids
+            ]
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, UnknownName
@@ -25,6 +26,7 @@ from muntin.ledger.rules import (
     ASSEMBLER_BYTES_MAX,
     COMMAND_BYTES_MAX,
     FILL_BYTES_MAX,
+    INT64_MAX,
     ROLE_QUERY,
     ROLE_SUMMARY,
     SPEC_BYTES_MAX,
@@ -34,17 +36,16 @@ from muntin.ledger.rules import (
     check_summary,
     check_windows,
     dump,
-    payload_of_piece,
     read_spec,
     whole,
 )
 from muntin.ledger.schema import IN_FILE, pack
+from muntin.ledger.sqlite_commit import Record
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
 from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
 from muntin.ledger.tables import Tables
 from muntin.times import instant_text, now_us
 
-Record = dict[str, Any]
 Outcome = TypeVar("Outcome")
 _DELETED_AT_ONCE = 200  # rows in one transaction of retention, so that others get their turn
 
@@ -59,8 +60,6 @@ class Writer:
         self._opened = opened
         self.epoch = opened.epoch
         """Higher than that of every writer before this one: when it was opened, microseconds."""
-        self._owned = opened.owned
-        self._identifiers = dict(opened.identifiers)
         self._losses = file.losses
         self._rows = [opened.row]  # the pipeline's: the last, and those that tries left
         self._lock = threading.RLock()
@@ -121,8 +120,8 @@ class Writer:
         return record
 
     def _summary(self, name: str) -> int:
-        check_summary(name, self._owned, self._opened.pipeline)
-        return self._identifiers[ROLE_SUMMARY, name]
+        check_summary(name, self._opened.owned, self._opened.pipeline)
+        return self._opened.identifiers[ROLE_SUMMARY, name]
 
     def _stored_summary(self, name: str) -> int:
         """Also one that the spec does not have any more."""
@@ -161,20 +160,19 @@ class Writer:
             A newer writer took over, another query is given than the writer was opened for, or
             batches in between are missing (`mode="continue"`).
         """
-        batch = check_batch(batch, self._owned, self._opened.pipeline)
+        batch = check_batch(batch, self._opened.owned, self._opened.pipeline)
         body = None
         if assembler is not None:
             body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
-        prepared = sqlite_commit.prepare(batch, self._owned, self._identifiers)
-        now = now_us()
+        store = sqlite_commit.storing(self._opened, batch, now_us())
 
         def act(connection: Tables, record: Record) -> bool:
-            stored = sqlite_commit.store(connection, self._opened, record, prepared, now)
-            if stored and body is not None:
+            if not store(connection, record):
+                return False
+            if body is not None:
                 self._store_document(connection, "assembler", body)
-            if stored:
-                connection.grow_version()
-            return stored
+            connection.grow_version()
+            return True
 
         return self._write(act, grows=False)
 
@@ -185,7 +183,7 @@ class Writer:
             identifiers = self._write(
                 lambda connection, record: store_spec(connection, record, text, owned)
             )
-            self._owned, self._identifiers = owned, identifiers
+            self._opened = replace(self._opened, owned=owned, identifiers=identifiers)
 
     # Pieces
 
@@ -198,7 +196,6 @@ class Writer:
         if not replaced:
             return True
         identifier = self._summary(replaced[0].summary)
-        made = _checked(made)
         now = now_us()
         return self._write(
             lambda connection, _: sqlite_commit.compact(
@@ -223,8 +220,8 @@ class Writer:
             part of what the rollups would be made from.
         """
         identifier = self._summary(summary)
-        length, start = whole(length, "length"), whole(start, "start")
-        until, made = whole(until, "until"), _checked(made)
+        length, start = whole(length, "length", least=1), whole(start, "start")
+        until = whole(until, "until", most=INT64_MAX - length)
 
         def act(connection: Tables, record: Record) -> None:
             watermark = record["watermark"]
@@ -234,7 +231,7 @@ class Writer:
                     f"the watermark is {watermark}"
                 )
             span = length, start, until
-            sqlite_commit.roll_up(connection, identifier, self._owned.pane_us, span, made)
+            sqlite_commit.roll_up(connection, identifier, self._opened.owned.pane_us, span, made)
 
         self._write(act, grows=False)
 
@@ -253,7 +250,7 @@ class Writer:
         with self._lock:
             cut = self._write(
                 lambda connection, _: sqlite_commit.drop(
-                    connection, identifier, self._owned.pane_us, length, before
+                    connection, identifier, self._opened.owned.pane_us, length, before
                 ),
                 grows=False,
             )
@@ -318,7 +315,8 @@ class Writer:
         A window or trend point with the same (summary or query, start) and revision replaces.
         Of each, the newest `REVISIONS_KEPT_MAX` revisions are kept.
         """
-        windows, trends = check_windows(windows, trends, self._owned, self._opened.pipeline)
+        opened = self._opened
+        windows, trends = check_windows(windows, trends, opened.owned, opened.pipeline)
         body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
         answered = _answered(answers or {})
         closed = [
@@ -331,7 +329,7 @@ class Writer:
         ]  # fmt: skip
         points = [
             schema.TRENDS.seal_row(
-                self._identifiers[ROLE_QUERY, point.query], point.start, point.revision, point.end,
+                opened.identifiers[ROLE_QUERY, point.query], point.start, point.revision, point.end,
                 packed=pack(point.result),
             )
             for point in trends
@@ -463,10 +461,3 @@ def _answered(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
         whole(command, "command"): dump(answer, "answer to a command", COMMAND_BYTES_MAX)
         for command, answer in answers.items()
     }
-
-
-def _checked(made: Sequence[Made]) -> list[Made]:
-    return [
-        Made(piece.slices, payload_of_piece(piece.payload, "the payload of a piece"), piece.shard)
-        for piece in made
-    ]
