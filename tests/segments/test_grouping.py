@@ -22,9 +22,9 @@ def test_groups(rows: list[tuple[int, int]], ascend: bool, keys_max: int) -> Non
     slices, keys = (frozen(column.copy()) for column in pairs.T)
     found = grouping.group(slices, keys, keys_max)
     order = np.lexsort((keys, slices))
-    assert found.order.tolist() == order.tolist()
+    assert found.groups.order.tolist() == order.tolist()
     different, firsts = np.unique(pairs[order], axis=0, return_index=True)
-    assert found.bounds.tolist() == [*firsts.tolist(), len(pairs)]
+    assert found.groups.bounds.tolist() == [*firsts.tolist(), len(pairs)]
     assert found.keys.tolist() == different[:, 1].tolist()
     of_slice = np.unique(different[:, 0], return_index=True)
     assert found.slices.tolist() == of_slice[0].tolist()
@@ -37,7 +37,9 @@ def test_many_rows_of_a_slice_are_counted() -> None:
     counted = grouping.group(frozen(slices), frozen(keys), 1_000)
     mixed = rng.permutation(len(slices))
     by_sort = grouping.group(frozen(slices[mixed]), frozen(keys[mixed]), 1_000)
-    assert counted.bounds.tolist() == by_sort.bounds.tolist()
+    assert counted.groups.bounds.tolist() == by_sort.groups.bounds.tolist()
     assert counted.keys.tolist() == by_sort.keys.tolist()
     assert counted.starts.tolist() == by_sort.starts.tolist()
-    assert (np.diff(counted.order)[np.diff(keys[counted.order]) == 0] > 0).all()  # as they came
+    assert (
+        np.diff(counted.groups.order)[np.diff(keys[counted.groups.order]) == 0] > 0
+    ).all()  # as they came

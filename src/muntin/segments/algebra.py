@@ -11,22 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.columns import Shape, States
+from muntin.segments.grouping import Groups
 from muntin.segments.keys import Keys
 from muntin.segments.table import Table
 
 
 @dataclass(frozen=True)
 class Algebra(ABC):
-    """A kind with its parameters: an immutable value, equal to another of the same parameters.
-
-    `order` (int64[n]) and `bounds` (int64[groups + 1]) are those of `grouping.Groups`: group g is
-    made of the rows order[bounds[g]:bounds[g + 1]].
-    """
+    """A kind with its parameters: an immutable value, equal to another of the same parameters."""
 
     kind: ClassVar[str]
     order_free: ClassVar[bool]
@@ -58,9 +54,7 @@ class Algebra(ABC):
         """The columns of the states, in the order of the bytes."""
 
     @abstractmethod
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         """Events -> one state a group.
 
         Parameters
@@ -72,9 +66,7 @@ class Algebra(ABC):
         """
 
     @abstractmethod
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
         """States -> one state a group, of at least one each."""
 
     @abstractmethod

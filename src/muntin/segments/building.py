@@ -13,8 +13,7 @@ from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, merged_algebra
 from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.columns import Ragged, States, concat, frozen, take
-from muntin.segments.grouping import as_slices, counted, group, limited
-from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.grouping import as_slices, counted, group, limited, one_group, sums_of
 from muntin.segments.keys import NO_KEY, Encoded, Keys, union
 from muntin.segments.table import Segment, Table, check_same
 from muntin.sets import sums_of_set
@@ -83,16 +82,16 @@ def _fold(
     numbers: np.ndarray,
     limit: int | None,
 ) -> Table:
-    groups = group(slices, numbers, len(keys))
+    found = group(slices, numbers, len(keys))
     if limit is not None:
-        groups = limited(groups, limit, len(keys))
+        found = limited(found, limit, len(keys))
     table = Table(
         keys=keys,
-        slices=groups.slices,
-        starts=groups.starts,
-        key=groups.keys,
-        events=frozen(np.diff(groups.bounds)),
-        states=algebra.fold(values, groups.order, groups.bounds, items),
+        slices=found.slices,
+        starts=found.starts,
+        key=found.keys,
+        events=frozen(np.diff(found.groups.bounds)),
+        states=algebra.fold(values, found.groups, items),
         items=items,
     )
     return table.with_used_keys()
@@ -162,22 +161,21 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
     if whole.events.sum(dtype=np.float64) > EVENTS_MAX:
         raise SummaryOverflow(f"{algebra.kind}: more than {EVENTS_MAX:,} events in one merge")
     slices = _stepped(whole.slice_of_row, step)
-    groups = group(slices, whole.key, len(whole.keys))
+    found = group(slices, whole.key, len(whole.keys))
     if limit is not None:
-        groups = limited(groups, limit, len(whole.keys))
-    if len(groups.keys) == len(whole):  # nothing to merge: rows are only brought into order
-        order = groups.order
-        states = {name: take(column, order) for name, column in whole.states.items()}
-        events = frozen(whole.events[order])
+        found = limited(found, limit, len(whole.keys))
+    groups = found.groups
+    if groups.size == len(whole):  # nothing to merge: rows are only brought into order
+        states = {name: take(column, groups.order) for name, column in whole.states.items()}
+        events = whole.events[groups.order]
     else:
-        states = algebra.merge(whole.states, groups.order, groups.bounds, whole.items)
-        events = np.empty(len(groups.keys), np.int64)
-        sum_counts(whole.events, groups.order, groups.bounds, events)
+        states = algebra.merge(whole.states, groups, whole.items)
+        events = sums_of(whole.events, groups)
     table = replace(
         whole,
-        slices=groups.slices,
-        starts=groups.starts,
-        key=groups.keys,
+        slices=found.slices,
+        starts=found.starts,
+        key=found.keys,
         events=frozen(events),
         states=states,
     )
@@ -186,10 +184,7 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
 
 def total(algebra: Algebra, table: Table) -> Table:
     """All rows as one, of the empty key."""
-    rows = np.arange(len(table))
-    states = algebra.merge(
-        table.states, frozen(rows), frozen(np.array([0, len(rows)])), table.items
-    )
+    states = algebra.merge(table.states, one_group(len(table)), table.items)
     zero, one = frozen(np.zeros(1, np.int64)), frozen(np.array([0, 1]))
     events = frozen(np.array([table.events.sum()]))
     return Table(NO_KEY, zero, one, zero, events, states, table.items)

@@ -24,6 +24,7 @@ import pyarrow as pa
 from muntin.errors import CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, lists, room, trimmed
+from muntin.segments.grouping import Groups
 from muntin.segments.items import item_numbers
 from muntin.segments.kernels import distinct as _kernels
 from muntin.segments.keys import Keys
@@ -69,10 +70,8 @@ class DistinctItems(Algebra):
             "registers": Shape("uint8", ragged=True),
         }
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        order, bounds, nulls, _ = without_nulls(values, order, bounds)
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
+        (order, bounds), nulls, _ = without_nulls(values, groups)
         (column,) = values
         if pa.types.is_dictionary(column.type):
             codes, different = item_numbers(column)
@@ -88,27 +87,25 @@ class DistinctItems(Algebra):
         else:
             kernels.entries_of_texts(*text_buffers(different), self.lg_k, of_item)
         entries = of_item[order]
-        m, groups = 1 << self.lg_k, len(bounds) - 1
+        m = 1 << self.lg_k
         large = int(np.count_nonzero(np.diff(bounds) * kernels.ENTRY_BYTES >= m))
-        starts, register_starts = room(groups + 1, groups + 1)
+        starts, register_starts = room(len(bounds), len(bounds))
         registers = np.empty(large * m, np.uint8)
         kernels.fold_distinct(entries, bounds, m, starts, registers, register_starts)
         return _states(nulls, starts, entries, register_starts, registers)
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        flat = _flat(states, len(order))
-        m, groups = 1 << self.lg_k, len(bounds) - 1
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        order, bounds = groups
+        flat, m = _flat(states, len(order)), 1 << self.lg_k
         sizes = (np.diff(flat[0]) * kernels.ENTRY_BYTES + np.diff(flat[2]))[order]
         large = int(np.count_nonzero(np.add.reduceat(sizes, bounds[:-1]) >= m))
         entries = len(flat[1]) + large * (m // kernels.ENTRY_BYTES + 1)
-        starts, register_starts, buffer = room(groups + 1, groups + 1, entries)
+        starts, register_starts, buffer = room(len(bounds), len(bounds), entries)
         registers = np.empty(large * m, np.uint8)
         kernels.merge_distinct(
             *flat, order, bounds, m, self.kept, starts, buffer, register_starts, registers
         )
-        nulls = summed(states["nulls"], order, bounds)
+        nulls = summed(states["nulls"], groups)
         return _states(nulls, starts, buffer, register_starts, registers)
 
     def counts(self, table: Table) -> np.ndarray:

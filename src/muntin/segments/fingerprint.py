@@ -37,6 +37,7 @@ from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, room, taken, trimmed
+from muntin.segments.grouping import Groups
 from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.keys import Keys
@@ -179,32 +180,30 @@ class Fingerprints(Algebra):
         spread(hashes, out)
         return (out >> np.uint64(64 - self.print_bits)).view(np.int64)
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         keys = values[0]
         if len(values) != (1 if self.domain is None else 2):
             raise BadArgument("a fingerprint takes keys and, with a domain, their numbers")
-        order, bounds, nulls, missing = without_nulls([keys], order, bounds)
+        groups, nulls, missing = without_nulls([keys], groups)
         if missing is None:
-            prints = self._prints(keys)[order]
+            prints = self._prints(keys)[groups.order]
         else:
             all_prints = np.zeros(len(keys), np.int64)
             all_prints[~missing] = self._prints(keys.filter(pa.array(~missing)))
-            prints = all_prints[order]
-        starts = np.empty(len(bounds), np.int64)
-        kernels.fold_sets(prints, bounds, starts)
+            prints = all_prints[groups.order]
+        starts = np.empty(groups.size + 1, np.int64)
+        kernels.fold_sets(prints, groups.bounds, starts)
         states: dict[str, Column] = {"nulls": nulls, "prints": trimmed(starts, prints)}
         if self.domain is None:
             return states
         cells, unranked = self._cells(values[1])
         counts: Column = None
         if unranked.any():
-            order, bounds, counts = without(unranked, order, bounds)
+            groups, counts = without(unranked, groups)
         leaf = 1 << self._map.bits
-        leaves = cells[order] + np.int64(leaf)
-        out = _digest_room(len(bounds) - 1, len(leaves))
-        kernels.fold_nodes(leaves, bounds, self.k, leaf, *out)
+        leaves = cells[groups.order] + np.int64(leaf)
+        out = _digest_room(groups.size, len(leaves))
+        kernels.fold_nodes(leaves, groups.bounds, self.k, leaf, *out)
         return {**states, "unranked": counts, **_digest_states(out)}
 
     def _cells(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -218,24 +217,21 @@ class Fingerprints(Algebra):
         outside = sides != 0
         return cells.view(np.int64), outside if found is None else found | outside
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        prints = lists(states["prints"], len(order))
-        groups = len(bounds) - 1
-        starts, union = room(groups + 1, len(prints.items))
-        kernels.merge_sets(prints.starts, prints.items, order, bounds, starts, union)
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        prints = lists(states["prints"], len(groups.order))
+        starts, union = room(groups.size + 1, len(prints.items))
+        kernels.merge_sets(prints.starts, prints.items, *groups, starts, union)
         merged: dict[str, Column] = {
-            "nulls": summed(states["nulls"], order, bounds),
+            "nulls": summed(states["nulls"], groups),
             "prints": trimmed(starts, union),
         }
         if self.domain is None:
             return merged
-        unranked = summed(states["unranked"], order, bounds)
-        stored = _digests(states, len(order))
-        out = _digest_room(groups, len(stored[1]))
+        unranked = summed(states["unranked"], groups)
+        stored = _digests(states, len(groups.order))
+        out = _digest_room(groups.size, len(stored[1]))
         leaf = 1 << self._map.bits
-        kernels.merge_nodes(*stored, order, bounds, self.k, leaf, *out)
+        kernels.merge_nodes(*stored, *groups, self.k, leaf, *out)
         return {**merged, "unranked": unranked, **_digest_states(out)}
 
     def check(self, table: Table) -> None:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, Ragged, States, frozen, lists, room, trimmed
+from muntin.segments.grouping import Groups, each_alone
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import frequency as _kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
@@ -105,38 +106,33 @@ class Frequency(Algebra):
     def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        states = {**folded(values, order, bounds, 1, ANY), "cells": None}
-        if self.are_lists(states, len(bounds) - 1):
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
+        states = {**folded(values, groups, 1, ANY), "cells": None}
+        if self.are_lists(states, groups.size):
             return states
-        rows = frozen(np.arange(len(bounds)))
-        return self.merge(states, rows[:-1], rows, items)
+        return self.merge(states, each_alone(groups.size), items)
 
     def are_lists(self, states: States, rows: int) -> bool:
         """Whether what was folded stays as it is: no row has so many items that it needs cells."""
         return int(lists(states["item"], rows).sizes.max(initial=0)) <= self.few
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        return self.merged_lists(states, order, bounds, items)[0]
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        return self.merged_lists(states, groups, items)[0]
 
     def merged_lists(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
+        self, states: States, groups: Groups, items: Keys | None
     ) -> tuple[dict[str, Column], tuple[np.ndarray, np.ndarray]]:
         """The states of a merge; and starts and items of each group before any were let go."""
+        order, bounds = groups
         stored = flat(states, len(order))
-        groups = len(bounds) - 1
-        out = entry_room(groups, len(stored[1]))
-        _merge(*stored, order, bounds, 1, ANY, *out)
+        out = entry_room(groups.size, len(stored[1]))
+        _merge(*stored, *groups, 1, ANY, *out)
         starts, named, weights, gained, offsets, totals = out
         cells = lists(states["cells"], len(order))
         sizes = np.diff(starts)
         some = np.add.reduceat(cells.sizes[order], bounds[:-1]) > 0
         size = int(np.count_nonzero(some | (sizes > self.few))) * self.width * self.depth
-        cell_starts, counters = room(groups + 1, size)
+        cell_starts, counters = room(len(bounds), size)
         hashes = items.hashes if items is not None else _NO_HASHES
         kernels.merge_cells(
             *stored[:3], cells.starts, cells.items, order, bounds, frozen(sizes), frozen(totals),
@@ -144,7 +140,7 @@ class Frequency(Algebra):
         )  # fmt: skip
         listed = frozen(starts.copy()), frozen(named[: int(starts[-1])].copy())
         _close(cell_starts, self.track, starts, named, weights, gained, offsets)
-        nulls = summed(states["nulls"], order, bounds)
+        nulls = summed(states["nulls"], groups)
         return {"nulls": nulls, **entries_of(out), "cells": trimmed(cell_starts, counters)}, listed
 
     def check(self, table: Table) -> None:

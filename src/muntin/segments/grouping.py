@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,22 +11,42 @@ from muntin.errors import BadArgument
 from muntin.segments.columns import frozen
 from muntin.segments.kernels import grouping as kernels
 from muntin.segments.kernels.grouping import CODE_BITS_MAX
+from muntin.segments.kernels.lists import sum_counts
 from muntin.summaries.kernels.sorting import sort_pairs
 
 KEYS_COUNTED_MAX = 1 << 15  # as many counters stay in the second cache
 CELLS_A_ROW = 32  # of (slice, key), marked in bits: where there are more, a sort is sooner done
 
 
+class Groups(NamedTuple):
+    """Rows in groups: group g is made of the rows order[bounds[g]:bounds[g + 1]], as they came."""
+
+    order: np.ndarray
+    bounds: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.bounds) - 1
+
+
+def one_group(rows: int) -> Groups:
+    """All rows together."""
+    return Groups(frozen(np.arange(rows)), frozen(np.array([0, rows])))
+
+
+def each_alone(rows: int) -> Groups:
+    """A group for each row."""
+    bounds = frozen(np.arange(rows + 1))
+    return Groups(bounds[:-1], bounds)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class Grouped:
     """Groups in the order of (slice, number of the key).
 
     Attributes
     ----------
-    order : int64[n]
-        The rows, group by group; within a group as they came.
-    bounds : int64[groups + 1]
-        Where each group begins in the order.
     slices : int64[s], ascending
         Slices that occur.
     starts : int64[s + 1]
@@ -34,14 +55,13 @@ class Groups:
         Number of each group's key.
     """
 
-    order: np.ndarray
-    bounds: np.ndarray
+    groups: Groups
     slices: np.ndarray
     starts: np.ndarray
     keys: np.ndarray
 
 
-def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
+def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Grouped:
     """Group rows by slice and key.
 
     Parameters
@@ -54,11 +74,11 @@ def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
     if not n:
         none = frozen(np.empty(0, np.int64))
         zero = frozen(np.zeros(1, np.int64))
-        return Groups(none, zero, none, zero, none)
+        return Grouped(Groups(none, zero), none, zero, none)
     low, high = int(slices.min()), int(slices.max())
     if low == high and not keys.any():  # a window of a summary without keys
-        one = np.zeros(1, np.int64)
-        return Groups(*map(frozen, (np.arange(n), np.array([0, n]), one + low, np.arange(2), one)))
+        zero = np.zeros(1, np.int64)
+        return Grouped(one_group(n), *map(frozen, (zero + low, np.arange(2), zero)))
     width = keys_max + 1
     runs = kernels.runs_of(slices) if width <= KEYS_COUNTED_MAX else 0
     if runs and runs * width <= CELLS_A_ROW * n:
@@ -78,13 +98,14 @@ def group(slices: np.ndarray, keys: np.ndarray, keys_max: int) -> Groups:
     return _with_slices(order, bounds, group_slices, group_keys)
 
 
-def _by_counting(slices: np.ndarray, keys: np.ndarray, width: int, runs: int) -> Groups:
+def _by_counting(slices: np.ndarray, keys: np.ndarray, width: int, runs: int) -> Grouped:
     n = len(slices)
     order, bounds, key_of = (np.empty(n + extra, np.int64) for extra in (0, 1, 0))
     found, starts = np.empty(runs, np.int64), np.empty(runs + 1, np.int64)
-    groups = kernels.group_runs(slices, keys, width, order, bounds, key_of, found, starts)
-    bounds, key_of = bounds[: groups + 1].copy(), key_of[:groups].copy()
-    return Groups(*map(frozen, (order, bounds, found, starts, key_of)))
+    size = kernels.group_runs(slices, keys, width, order, bounds, key_of, found, starts)
+    bounds, key_of = bounds[: size + 1].copy(), key_of[:size].copy()
+    groups = Groups(frozen(order), frozen(bounds))
+    return Grouped(groups, *map(frozen, (found, starts, key_of)))
 
 
 def _by_words(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -106,6 +127,13 @@ def _by_pairs(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.
     return order, np.append(firsts, len(codes)), codes[firsts]
 
 
+def sums_of(counts: np.ndarray, groups: Groups) -> np.ndarray:
+    """The sum of the counts of each group: int64[groups]."""
+    sums = np.empty(groups.size, np.int64)
+    sum_counts(counts, *groups, sums)
+    return sums
+
+
 def counted(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The slices that occur, ascending, and how many rows each has."""
     if len(slices):
@@ -120,30 +148,31 @@ def counted(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _with_slices(
     order: np.ndarray, bounds: np.ndarray, slices: np.ndarray, keys: np.ndarray
-) -> Groups:
+) -> Grouped:
     """`slices` has the slice of each group here."""
     firsts = np.flatnonzero(np.concatenate(([True], slices[1:] != slices[:-1])))
     starts = np.append(firsts, len(slices))
-    return Groups(*map(frozen, (order, bounds, slices[firsts], starts, keys)))
+    groups = Groups(frozen(order), frozen(bounds))
+    return Grouped(groups, *map(frozen, (slices[firsts], starts, keys)))
 
 
-def limited(groups: Groups, limit: int, other: int) -> Groups:
+def limited(found: Grouped, limit: int, other: int) -> Grouped:
     """At most `limit` keys a slice: those first in the order of hashes. The rest is one group.
 
     Which keys are kept does not depend on the order of events or of merges: a key among the
     first of a union is among the first of every part that has it, so that no kept key has
     events in the group of the rest. `other` is that group's number.
     """
-    sizes = np.diff(groups.starts)
-    if not (sizes > limit).any() and not (groups.keys == other).any():
-        return groups
-    rank = np.arange(len(groups.keys)) - np.repeat(groups.starts[:-1], sizes)
+    sizes = np.diff(found.starts)
+    if not (sizes > limit).any() and not (found.keys == other).any():
+        return found
+    rank = np.arange(len(found.keys)) - np.repeat(found.starts[:-1], sizes)
     # a rest that came with the rows stands after the keys: it is one of those past the limit
     kept = rank <= limit
-    keys = np.where(rank < limit, groups.keys, other)[kept]
-    bounds = np.append(groups.bounds[:-1][kept], groups.bounds[-1])
-    slices = np.repeat(groups.slices, sizes)[kept]
-    return _with_slices(groups.order, bounds, slices, keys)
+    keys = np.where(rank < limit, found.keys, other)[kept]
+    order, bounds = found.groups
+    bounds = np.append(bounds[:-1][kept], bounds[-1])
+    return _with_slices(order, bounds, np.repeat(found.slices, sizes)[kept], keys)
 
 
 def as_slices(slices: object) -> np.ndarray:

@@ -18,7 +18,7 @@ from muntin.segments.algebra import Shape
 from muntin.segments.columns import States, frozen, numbers
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.exchange import hll_registers, kll_parts, rows_of_hll, rows_of_kll
-from muntin.segments.kernels.lists import sum_counts
+from muntin.segments.grouping import Groups, sums_of
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import counts_of
 from muntin.segments.quantiles import Quantiles
@@ -52,18 +52,13 @@ class MergedQuantiles(Quantiles):
     def counts(self, table: Table) -> np.ndarray:
         return numbers(table.states["values"])
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         sketches = [NO_VALUES if data is None else self.read(data) for data in _each(values)]
-        return self.merge(rows_of_kll(sketches), order, bounds, items)
+        return self.merge(rows_of_kll(sketches), groups, items)
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        seen = np.empty(len(bounds) - 1, np.int64)
-        sum_counts(frozen(numbers(states["values"])), order, bounds, seen)
-        return {**super().merge(states, order, bounds, items), "values": frozen(seen)}
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        seen = frozen(sums_of(frozen(numbers(states["values"])), groups))
+        return {**super().merge(states, groups, items), "values": seen}
 
 
 @dataclass(frozen=True)
@@ -81,12 +76,10 @@ class MergedDistinct(DistinctItems):
     def counts(self, table: Table) -> np.ndarray:
         return np.where(counts_of(table) > 0, UNKNOWN, 0)
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         none = np.zeros(1 << self.lg_k, np.uint8)
         sketches = [none if data is None else self.read(data) for data in _each(values)]
-        return self.merge(rows_of_hll(sketches), order, bounds, items)
+        return self.merge(rows_of_hll(sketches), groups, items)
 
 
 def _each(values: Sequence[pa.Array]) -> list[bytes | None]:

@@ -11,39 +11,31 @@ import pyarrow.compute as _pc
 
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import Column, frozen, numbers, present, room
-from muntin.segments.kernels.lists import keep_present, sum_counts
+from muntin.segments.grouping import Groups, sums_of
+from muntin.segments.kernels.lists import keep_present
 from muntin.segments.table import Table
 
 pc: Any = _pc
 
 
 def without_nulls(
-    values: Sequence[pa.Array], order: np.ndarray, bounds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Column, np.ndarray | None]:
-    """The events that have all values: their order and bounds, how many each group lacks, and
-    which lack one (bool[n])."""
+    values: Sequence[pa.Array], groups: Groups
+) -> tuple[Groups, Column, np.ndarray | None]:
+    """The events that have all values, how many each group lacks, and which lack one (bool[n])."""
     missing = absent(values)
-    if missing is None:
-        return order, bounds, None, None
-    return *without(missing, order, bounds), missing
+    return (groups, None, None) if missing is None else (*without(missing, groups), missing)
 
 
-def without(
-    missing: np.ndarray, order: np.ndarray, bounds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Column]:
-    """The other events: their order and bounds, and how many each group lacks."""
-    counts, kept, kept_bounds = room(len(bounds) - 1, len(order), len(bounds))
-    size: Any = keep_present(order, bounds, frozen(missing), kept, kept_bounds, counts)
-    return frozen(kept[:size]), frozen(kept_bounds), present(counts)
+def without(missing: np.ndarray, groups: Groups) -> tuple[Groups, Column]:
+    """The other events, and how many each group lacks."""
+    counts, kept, bounds = room(groups.size, len(groups.order), groups.size + 1)
+    size: Any = keep_present(*groups, frozen(missing), kept, bounds, counts)
+    return Groups(frozen(kept[:size]), frozen(bounds)), present(counts)
 
 
-def summed(column: Column, order: np.ndarray, bounds: np.ndarray) -> Column:
+def summed(column: Column, groups: Groups) -> Column:
     """Counts as a merge has them: the sum of each group."""
-    if not isinstance(column, np.ndarray):
-        return None
-    counts = np.empty(len(bounds) - 1, np.int64)
-    sum_counts(column, order, bounds, counts)
-    return present(counts)
+    return present(sums_of(column, groups)) if isinstance(column, np.ndarray) else None
 
 
 def less(events: np.ndarray, column: Column) -> np.ndarray:

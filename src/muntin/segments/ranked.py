@@ -27,6 +27,7 @@ from muntin.segments.columns import (
     taken,
     trimmed,
 )
+from muntin.segments.grouping import Groups
 from muntin.segments.kernels import ranked as _kernels
 from muntin.segments.kernels.lists import SHORT, sort_short_lists
 from muntin.segments.keys import Keys
@@ -104,11 +105,9 @@ class RankedRows(Algebra):
             self.ends: Shape(ragged=True, keys=doubles),
         }
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         (column,) = values
-        order, bounds, nulls, missing = without_nulls(values, order, bounds)
+        (order, bounds), nulls, missing = without_nulls(values, groups)
         if missing is not None:
             call: Any = pc
             column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
@@ -120,21 +119,20 @@ class RankedRows(Algebra):
         self.fold_kernel(bounds, *self.sizes, np.uint64(self.seed), *made)
         return self._states(nulls, *made)
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        nulls, groups = summed(states["nulls"], order, bounds), len(bounds) - 1
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        order, bounds = groups
+        nulls = summed(states["nulls"], groups)
         flat = self._flat(states, len(order))
         sizes = np.diff(flat[0])[order]
-        totals = np.add.reduceat(sizes, bounds[:-1]) if groups else sizes
-        large = groups if states["levels"] is not None else (totals > self.exact_max).sum()
+        totals = np.add.reduceat(sizes, bounds[:-1]) if groups.size else sizes
+        large = groups.size if states["levels"] is not None else (totals > self.exact_max).sum()
         (values,) = room(sizes.sum())
         if not large:
             starts = starts_of(totals)
             append_lists(flat[0], flat[1], order, values, 0)
             return self._exact(nulls, values, starts, bounds)
-        made = self._room(groups, values, int(large))
-        self.merge_kernel(*flat, order, bounds, *self.sizes, np.uint64(self.seed), *made)
+        made = self._room(groups.size, values, int(large))
+        self.merge_kernel(*flat, *groups, *self.sizes, np.uint64(self.seed), *made)
         return self._states(nulls, *made)
 
     def counts(self, table: Table) -> np.ndarray:

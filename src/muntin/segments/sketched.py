@@ -34,6 +34,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers, trimmed
 from muntin.segments.frequency import ANY, COUNTED, Frequency
+from muntin.segments.grouping import Groups, each_alone
 from muntin.segments.kernels import sketched as _kernels
 from muntin.segments.keys import Encoded, Keys
 from muntin.segments.nulls import check_counts, summed
@@ -164,66 +165,61 @@ class SketchedSums(OfIndicators):
         pairs = zip(self.indicators, values, strict=True)
         return [_amounts(name, kind, column) for (name, kind), column in pairs], None
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         named, *columns = values
-        states = folded([pa.array(named)], order, bounds, 1, ANY)
+        states = folded([pa.array(named)], groups, 1, ANY)
         del states["nulls"]
-        item = lists(states["item"], len(bounds) - 1)
+        item = lists(states["item"], groups.size)
         states["cells"] = None
-        places = np.empty(len(order), np.int64)
+        places = np.empty(len(groups.order), np.int64)
         most = int(item.items.max(initial=0))
-        kernels.find_places(named, order, bounds, item.starts, item.items, most, places)
+        kernels.find_places(named, *groups, item.starts, item.items, most, places)
         for (name, _), (amounts, missing) in zip(self.indicators, columns, strict=True):
-            totals = np.empty(len(bounds) - 1, amounts.dtype)
-            kernels.total_lane(amounts, order, bounds, _limit(amounts.dtype), totals)
+            totals = np.empty(groups.size, amounts.dtype)
+            kernels.total_lane(amounts, *groups, _limit(amounts.dtype), totals)
             out = np.empty(len(item.items), amounts.dtype)
-            kernels.fold_lane(frozen(places), amounts, order, bounds, frozen(totals), out)
+            kernels.fold_lane(frozen(places), amounts, *groups, frozen(totals), out)
             states |= {
-                f"{name}.nulls": summed(missing, order, bounds),
+                f"{name}.nulls": summed(missing, groups),
                 f"{name}.all": frozen(totals),
                 f"{name}.list": trimmed(item.starts, out.view(np.int64)),
                 f"{name}.cells": None,
             }
-        if self._counts.are_lists(states, len(bounds) - 1):
+        if self._counts.are_lists(states, groups.size):
             return states
-        rows = frozen(np.arange(len(bounds)))
-        return self.merge(states, rows[:-1], rows, items)
+        return self.merge(states, each_alone(groups.size), items)
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        rows, groups = len(order), len(bounds) - 1
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        rows = len(groups.order)
         counted = {name: states[name] for name in COUNTED}
-        out, listed = self._counts.merged_lists({**counted, "nulls": None}, order, bounds, items)
+        out, listed = self._counts.merged_lists({**counted, "nulls": None}, groups, items)
         del out["nulls"]
         item = lists(states["item"], rows)
-        dense = lists(out["cells"], groups)
+        dense = lists(out["cells"], groups.size)
         hashes = items.hashes if items is not None else np.empty(0, np.uint64)
         columns = np.empty((self.depth + 1, len(item.items)), np.uint32)
         kernels.find_merged(
-            item.starts, item.items, lists(states["cells"], rows).starts, order, bounds,
+            item.starts, item.items, lists(states["cells"], rows).starts, *groups,
             dense.starts, hashes, self.width, *listed, columns,
         )  # fmt: skip
         columns = frozen(columns)
         for name, kind in self.indicators:
             dtype: Any = kind or "int64"
             before = numbers(states[f"{name}.all"])
-            totals = np.empty(groups, dtype)
-            kernels.total_lane(before, order, bounds, _limit(np.dtype(dtype)), totals)
+            totals = np.empty(groups.size, dtype)
+            kernels.total_lane(before, *groups, _limit(np.dtype(dtype)), totals)
             stored = lists(states[f"{name}.list"], rows)
             own = lists(states[f"{name}.cells"], rows)
             buffer = np.empty(len(stored.items), dtype)
-            list_starts = np.empty(groups + 1, np.int64)
+            list_starts = np.empty(groups.size + 1, np.int64)
             counters = np.zeros(len(dense.items), dtype)
             kernels.merge_lane(
                 item.starts, columns, stored.starts, stored.items.view(dtype), own.starts,
-                own.items.view(dtype), order, bounds, dense.starts, self.width, listed[0],
+                own.items.view(dtype), *groups, dense.starts, self.width, listed[0],
                 frozen(totals), list_starts, buffer, counters,
             )  # fmt: skip
             out |= {
-                f"{name}.nulls": summed(states[f"{name}.nulls"], order, bounds),
+                f"{name}.nulls": summed(states[f"{name}.nulls"], groups),
                 f"{name}.all": frozen(totals),
                 f"{name}.list": trimmed(list_starts, buffer.view(np.int64)),
                 f"{name}.cells": trimmed(dense.starts, counters.view(np.int64)),

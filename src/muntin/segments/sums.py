@@ -31,6 +31,7 @@ from muntin.arrow import decoded, floats_of_decimals, plain_value
 from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
+from muntin.segments.grouping import Groups
 from muntin.segments.kernels import sums as _kernels
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import less, summed
@@ -114,38 +115,34 @@ class Sums(OfIndicators):
             found.append((read, missing))
         return found, None
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         states: dict[str, Column] = {}
-        groups = _Groups(order, bounds)
+        sums = _SumsOf(groups)
         for (name, kind), (read, missing) in zip(self.indicators, values, strict=True):
-            states[f"{name}.nulls"] = summed(missing, order, bounds)
+            states[f"{name}.nulls"] = summed(missing, groups)
             states[f"{name}.unseen"] = None
             if kind is None or read.numbers is None:
                 states.update(_zeros(name, kind, groups.size))
             elif kind == "float64":
-                states.update(groups.floats(name, frozen(read.numbers), None))
+                states.update(sums.floats(name, frozen(read.numbers), None))
             else:
-                states.update(groups.integers(name, frozen(read.numbers), None, read.largest))
+                states.update(sums.integers(name, frozen(read.numbers), None, read.largest))
         return states
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
         out: dict[str, Column] = {}
-        groups = _Groups(order, bounds)
+        sums = _SumsOf(groups)
         for name, kind in self.indicators:
             for part in ("nulls", "unseen"):
-                out[f"{name}.{part}"] = summed(states[f"{name}.{part}"], order, bounds)
+                out[f"{name}.{part}"] = summed(states[f"{name}.{part}"], groups)
             first = states.get(f"{name}.sum")
             if not isinstance(first, np.ndarray):
                 continue
             if kind == "float64":
-                out.update(groups.floats(name, first, states[f"{name}.low"]))
+                out.update(sums.floats(name, first, states[f"{name}.low"]))
             elif kind is not None:
                 largest = int(magnitude_bits(first)) + 1
-                out.update(groups.integers(name, first, states[f"{name}.beyond"], largest))
+                out.update(sums.integers(name, first, states[f"{name}.beyond"], largest))
         return out
 
     def united(self, other: Algebra) -> Sums:
@@ -401,32 +398,32 @@ def _zeros(name: str, kind: SumType | None, size: int) -> dict[str, Column]:
     return {f"{name}.sum": frozen(np.zeros(size, _dtype(kind))), f"{name}.{_parts(kind)[3]}": None}
 
 
-class _Groups:
-    """Rows in the order of their groups, and where each group begins; sums over each."""
+class _SumsOf:
+    """Sums over each group."""
 
-    def __init__(self, order: np.ndarray, bounds: np.ndarray) -> None:
-        self.order, self.bounds = order, bounds
-        self.size = len(bounds) - 1
+    def __init__(self, groups: Groups) -> None:
+        self.groups = groups
 
     @cached_property
     def of_row(self) -> np.ndarray:
         """Number of each row's group."""
-        groups = np.empty(len(self.order), np.int64)
-        kernels.groups_of_rows(self.order, self.bounds, groups)
-        return frozen(groups)
+        numbers = np.empty(len(self.groups.order), np.int64)
+        kernels.groups_of_rows(*self.groups, numbers)
+        return frozen(numbers)
 
     def integers(
         self, name: str, first: np.ndarray, second: Column, largest: int
     ) -> dict[str, Column]:
         """`largest`: no magnitude of `first` is above it."""
         small = second is None and largest * len(first) <= INT64_MAX
-        low, beyond = (np.zeros(size, np.int64) for size in (self.size, 0 if small else self.size))
+        size = self.groups.size
+        low, beyond = np.zeros(size, np.int64), np.zeros(0 if small else size, np.int64)
         kernels.sum_integers(first, numbers(second), self.of_row, small, low, beyond)
         return {f"{name}.sum": frozen(low), f"{name}.beyond": present(beyond)}
 
     def floats(self, name: str, first: np.ndarray, second: Column) -> dict[str, Column]:
-        high, low = np.empty(self.size), np.empty(self.size)
-        kernels.sum_floats(first, _or(second, _NO_FLOATS), self.order, self.bounds, high, low)
+        high, low = np.empty(self.groups.size), np.empty(self.groups.size)
+        kernels.sum_floats(first, _or(second, _NO_FLOATS), *self.groups, high, low)
         return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
 
 

@@ -39,6 +39,7 @@ from muntin.segments.columns import (
     room,
     trimmed,
 )
+from muntin.segments.grouping import Groups
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import top_k as _kernels
 from muntin.segments.keys import Keys, union
@@ -97,19 +98,14 @@ class TopItems(Algebra):
     def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
         return numbered(values)
 
-    def fold(
-        self, values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        return folded(values, order, bounds, self.capacity, 2 * self.capacity)
+    def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
+        return folded(values, groups, self.capacity, 2 * self.capacity)
 
-    def merge(
-        self, states: States, order: np.ndarray, bounds: np.ndarray, items: Keys | None
-    ) -> States:
-        stored = flat(states, len(order))
-        out = entry_room(len(bounds) - 1, len(stored[1]))
-        most = 2 * self.capacity
-        kernels.merge_items(*stored, order, bounds, self.capacity, most, *out)
-        return {"nulls": summed(states["nulls"], order, bounds), **entries_of(out)}
+    def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
+        stored = flat(states, len(groups.order))
+        out = entry_room(groups.size, len(stored[1]))
+        kernels.merge_items(*stored, *groups, self.capacity, 2 * self.capacity, *out)
+        return {"nulls": summed(states["nulls"], groups), **entries_of(out)}
 
     def check(self, table: Table) -> None:
         check_nulls(table)
@@ -137,19 +133,17 @@ def numbered(values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys]:
     return [pa.array(codes, mask=missing), *values[1:]], keys
 
 
-def folded(
-    values: Sequence[Any], order: np.ndarray, bounds: np.ndarray, capacity: int, most: int
-) -> dict[str, Column]:
+def folded(values: Sequence[Any], groups: Groups, capacity: int, most: int) -> dict[str, Column]:
     """The states of a batch of numbered items, and weights where there are any."""
     weights = frozen(np.ones(1, np.int64))
     if len(values) > 1:
         counted = _compute.greater_equal(values[1], 0)
         values = [values[0], _compute.if_else(counted, values[1], None)]
         weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
-    order, bounds, nulls, _ = without_nulls(values, order, bounds)
+    groups, nulls, _ = without_nulls(values, groups)
     named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
-    out = entry_room(len(bounds) - 1, len(order))
-    kernels.fold_items(named, weights, order, bounds, capacity, most, *out)
+    out = entry_room(groups.size, len(groups.order))
+    kernels.fold_items(named, weights, *groups, capacity, most, *out)
     return {"nulls": nulls, **entries_of(out)}
 
 

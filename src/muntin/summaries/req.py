@@ -30,6 +30,7 @@ from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.codec import decode, encode
 from muntin.segments.columns import NOTHING, States, frozen, lists, ragged
 from muntin.segments.exchange import sketch_bytes, tail_bytes
+from muntin.segments.grouping import one_group
 from muntin.segments.kernels.tail import DOUBLES, FLOATS, INTEGERS, fold_run
 from muntin.segments.keys import NO_KEY
 from muntin.segments.ranked import SEED_MAX, QuantilesAt, RanksOf
@@ -365,8 +366,7 @@ class REQ(Copied):
     def _of(self, rows: list[_Row]) -> _Row | None:
         if len(rows) < 2:
             return rows[0] if rows else None
-        order, bounds = frozen(np.arange(len(rows))), frozen(np.array([0, len(rows)]))
-        merged = self._algebra.merge(_states(rows), order, bounds, None)
+        merged = self._algebra.merge(_states(rows), one_group(len(rows)), None)
         return _Row.of(sum(row.events for row in rows), merged)
 
     def _asked(self, question: QuantilesAt | RanksOf, dtype: str) -> Estimate:

@@ -26,6 +26,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary, SummaryOverflow
 from muntin.segments.building import build
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers
+from muntin.segments.grouping import Groups
 from muntin.segments.keys import NO_KEY
 from muntin.segments.sketched import Listed, SketchedSums, SumsOf
 from muntin.segments.sums import Sums
@@ -190,7 +191,9 @@ class SketchedMatrix(GatheredSums):
                     f"{name}.list": Ragged(starts, listed.view(np.int64)),
                     f"{name}.cells": None,
                 }
-            merged = algebra.merge(states, rows[:1], rows, table.keys)  # which lets the light go
+            merged = algebra.merge(
+                states, Groups(rows[:1], rows), table.keys
+            )  # which lets the light go
             one = Table(NO_KEY, sums.slices, rows, sums.slices, sums.events, merged, table.keys)
             made.append(one.with_used_keys())
         return replace(sums, algebra=algebra, tables=tuple(made))
