@@ -6,6 +6,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -81,49 +83,56 @@ def register(app: typer.Typer) -> None:
             orders=of_taxi,
             speed=(not (recorded or kafka), "without --replay and --kafka"),
         )
-        if recorded:
-            return _recorded(seconds, port, _place(folder), show)
-        needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
+        if not recorded:
+            needs("kafka" if kafka else "spark" if taxi else "demo", "muntin demo", "pyspark")
         if kafka:
             needs("kafka", "muntin demo --kafka")
-        place = _place(folder)
-        if sites:
-            place.mkdir(parents=True, exist_ok=True)
-            return _sites(
-                sites, speed, seconds, PORT if port is None else port, place.absolute(), show
-            )
-        if kafka:
-            return _kafka(orders, seconds, port, place.absolute(), show)
-        slices, entries, schema = _taxi(speed, drivers, orders) if taxi else _flights(speed)
-        source = {"format": "parquet", "path": f"{place}/events", "schema": schema}
-        return _play(_spec(entries, place, source), slices, place, seconds, port, show)
+        place = Path(folder or tempfile.mkdtemp(prefix="muntin-demo-")).absolute()
+        place.mkdir(parents=True, exist_ok=True)
+        asked = _Asked(place, seconds, port, show)
+        if recorded:
+            _recorded(asked)
+        elif sites:
+            _sites(sites, speed, asked)
+        elif kafka:
+            _kafka(orders, asked)
+        else:
+            _play(*(_taxi(speed, drivers, orders) if taxi else _flights(speed)), asked)
 
 
-def _spec(entries: dict, place: Path, source: dict) -> Pipeline:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Where the files of a demonstration go, how long it lasts, and how it is shown."""
+
+    place: Path
+    seconds: float
+    port: int | None
+    show: bool
+
+    def end(self) -> float:
+        """When to stop, by the monotonic clock, of what begins now."""
+        return time.monotonic() + (self.seconds or inf)
+
+
+def _spec(entries: dict, asked: _Asked, source: dict) -> Pipeline:
     from muntin.spark.settings import SHORT_RUN
     from muntin.spec import Pipeline
 
-    more = {"ledger": f"sqlite:///{place}/demo.db", "source": source, "spark": SHORT_RUN}
+    more = {"ledger": f"sqlite:///{asked.place}/demo.db", "source": source, "spark": SHORT_RUN}
     return Pipeline.of(entries | more)
 
 
-def _run(
-    spec: Pipeline,
-    source: Replay | _Orders,
-    stop: Stop,
-    seconds: float,
-    port: int | None,
-    show: bool,
-) -> None:
+def _run(spec: Pipeline, source: Replay | _Orders, stop: Stop, asked: _Asked) -> None:
     """Run a pipeline until its source ends, so many seconds are over, or it is stopped."""
     from muntin.background import in_background
     from muntin.cli.view import follow
     from muntin.ledger.open import open_ledger
 
-    began = time.monotonic()
-    ledger = open_ledger(spec.ledger_url or "")
+    began, end = time.monotonic(), asked.end()
+    ledger = open_ledger(spec.ledger_url)
     with ExitStack() as ending:
-        server = beside(ledger, port, show=show, begun=stop.has_begun)  # or its port is taken
+        # at once, for its port may be taken
+        server = beside(ledger, asked.port, show=asked.show, begun=stop.has_begun)
         ending.callback(server.stop)
         ending.callback(stop_spark)
         ending.callback(source.stop)
@@ -133,7 +142,7 @@ def _run(
         stop.begun(stream.ending)
 
         def tick() -> None:
-            over = seconds and time.monotonic() - began > seconds
+            over = time.monotonic() > end
             if stop.is_set() or over or (source.finished.is_set() and stream.caught_up()):
                 stream.stop()
 
@@ -142,28 +151,16 @@ def _run(
     print_progress(spec, stream.progress, time.monotonic() - began)
 
 
-def _play(
-    spec: Pipeline,
-    slices: Iterator[pa.Table],
-    place: Path,
-    seconds: float,
-    port: int | None,
-    show: bool,
-) -> None:
+def _play(slices: Iterator[pa.Table], entries: dict, schema: str, asked: _Asked) -> None:
     """Write slices into a folder, from which Spark takes them."""
     from muntin.demo.replay import Replay
 
+    events = asked.place / "events"
+    spec = _spec(entries, asked, {"format": "parquet", "path": str(events), "schema": schema})
     typer.echo(f"starting Spark; in another terminal, ask:\n\n  {_ask(spec)}\n")
     with stopping() as stop:
-        _run(spec, Replay(slices, place / "events"), stop, seconds, port, show)
+        _run(spec, Replay(slices, events), stop, asked)
     typer.echo(f"\nThe ledger is still there:\n\n  {_ask(spec)}")
-
-
-def _place(folder: Path | None) -> Path:
-    if folder is None:
-        return Path(tempfile.mkdtemp(prefix="muntin-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.absolute()
 
 
 def _ask(spec: Pipeline) -> str:
@@ -192,7 +189,7 @@ def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], di
     return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE, SCHEMA
 
 
-def _recorded(seconds: float, port: int | None, folder: Path, show: bool) -> None:
+def _recorded(asked: _Asked) -> None:
     """The recording that the package carries, without Java and Spark, until it is stopped."""
     from muntin.demo.recorded import PIPELINE, Recording
     from muntin.ledger.open import open_ledger
@@ -200,21 +197,21 @@ def _recorded(seconds: float, port: int | None, folder: Path, show: bool) -> Non
     from muntin.spark.partials import fold
     from muntin.spec import Pipeline
 
-    spec = Pipeline.of(PIPELINE | {"ledger": f"sqlite:///{folder}/demo.db"})
+    spec = Pipeline.of(PIPELINE | {"ledger": f"sqlite:///{asked.place}/demo.db"})
     with stopping() as stop, ExitStack() as ending:
-        ledger = open_ledger(spec.ledger_url or "")
+        ledger = open_ledger(spec.ledger_url)
         ending.callback(ledger.close)
         ingest = Ingest(spec, ledger, query_id=f"replay-{time.time_ns()}", mode="overwrite")
         ending.callback(ingest.close)
         stop.begun()
-        ending.callback(beside(ledger, port, show=show).stop)
+        ending.callback(beside(ledger, asked.port, show=asked.show).stop)
         typer.echo(
             "real flights of January 2013, an hour of theirs in two seconds of yours; "
             f"ask:\n\n  {_ask(spec)}\n\nCtrl-C ends it"
         )
         recording = Recording(now_us())
-        batch, began = 0, time.monotonic()
-        while not stop.is_set() and not (seconds and time.monotonic() - began > seconds):
+        batch, end = 0, asked.end()
+        while not stop.is_set() and time.monotonic() <= end:
             events = recording.until(now_us())
             if events.num_rows:
                 ingest.take(batch, lambda plan, events=events: [*fold(plan, events.to_batches())])
@@ -252,24 +249,24 @@ class _Orders:
             self._thread.join()
 
 
-def _kafka(rate: int, seconds: float, port: int | None, place: Path, show: bool) -> None:
+def _kafka(rate: int, asked: _Asked) -> None:
     """Start Apache Kafka on this machine, fill a topic, and watch it until stopped."""
     from muntin.demo.broker import Broker
     from muntin.demo.taxi import PIPELINE, SCHEMA
 
     typer.echo("starting Kafka and Spark; the first time, their jars are fetched")
-    with stopping() as stop, Broker(place / "kafka") as broker:
+    with stopping() as stop, Broker(asked.place / "kafka") as broker:
         options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC}
         source = {
             "format": "kafka",
             "options": options | {"startingOffsets": "earliest"},
             "value": {"schema": SCHEMA},
         }
-        spec = _spec(PIPELINE, place, source)
-        _run(spec, _Orders(broker.servers, rate), stop, seconds, port, show)
+        spec = _spec(PIPELINE, asked, source)
+        _run(spec, _Orders(broker.servers, rate), stop, asked)
 
 
-def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show: bool) -> None:
+def _sites(sites: int, speed: str, asked: _Asked) -> None:
     """Sites in processes of their own and a coordinator in this one, until Ctrl-C."""
     import logging
 
@@ -281,17 +278,16 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
     from muntin.sites import CoordinatorServer
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.ERROR)
+    folder, port = asked.place, PORT if asked.port is None else asked.port
     event_seconds = duration_of("--speed", speed or demo.SPEED) / 1e6
     table, names = demo.at_sites(flights(), sites)
-    replay = demo.SplitReplay(
-        slices_of(table, event_seconds * TICK_SECONDS), folder / "events", names
-    )
+    slices = slices_of(table, event_seconds * TICK_SECONDS)
+    replay = demo.SplitReplay(slices, folder / "events", names)
     replay.write_first()
     entries = demo.coordinator_entries(names, folder, port, event_seconds)
     server = CoordinatorServer(entries)
     (folder / "coordinator.yaml").write_text(yaml.safe_dump(entries, sort_keys=False), "utf-8")
-    processes = None
-    began = time.monotonic()
+    processes, end = None, asked.end()
     try:
         with stopping() as stop:
             stop.begun()
@@ -303,10 +299,10 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
             }
             processes = demo.SiteProcesses(files, folder)
             typer.echo(f"starting Spark at {len(names)} sites: {', '.join(names)}")
-            open_page(server.url, show=show)
+            open_page(server.url, show=asked.show)
 
             said = ""
-            while not (seconds and time.monotonic() - began > seconds) and not stop.wait(0.5):
+            while time.monotonic() <= end and not stop.wait(0.5):
                 if not replay.started and len(server.service.sessions) == len(names):
                     replay.start()  # once all sites are there, so that none is behind
                 processes.check()
@@ -328,18 +324,12 @@ def _sites(sites: int, speed: str, seconds: float, port: int, folder: Path, show
 def line(state: Mapping[str, Any]) -> str:
     """Who is largest, and whether it holds; the page shows the race."""
     answer = state["answer"]
-    top = ", ".join(f"{one['item']} {_value(one['value'])}" for one in answer["items"])
-    return f"{_verdict(answer)}: {top or 'nothing yet'}"
-
-
-def _verdict(answer: Mapping[str, Any]) -> str:
     as_of = f", as of {answer['as_of']}" if answer["as_of"] else ""
-    if answer["stale"] or answer["valid"]:
-        return f"{'stale' if answer['stale'] else 'valid'}{as_of}"
-    missing = ", ".join(answer["missing_sites"])
-    bound = "" if answer["bound"] is None else f", off by {answer['bound']:,} at most"
-    return f"unsure{as_of}{bound}" + (f", missing: {missing}" if missing else "")
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}"
+    verdict = f"{'stale' if answer['stale'] else 'valid'}{as_of}"
+    if not (answer["stale"] or answer["valid"]):
+        missing = ", ".join(answer["missing_sites"])
+        bound = "" if answer["bound"] is None else f", off by {answer['bound']:,} at most"
+        verdict = f"unsure{as_of}{bound}" + (f", missing: {missing}" if missing else "")
+    values = ((one["item"], one["value"]) for one in answer["items"])
+    top = ", ".join(f"{item} {'-' if value is None else f'{value:,}'}" for item, value in values)
+    return f"{verdict}: {top or 'nothing yet'}"
