@@ -123,7 +123,7 @@ class Faulty(Run):
                     elif rng.random() < faults.freeze:
                         out_until[site] = slide + rng.random() * faults.outage
                 if rng.random() < faults.restart:
-                    changes += coordinator.changes
+                    changes += coordinator.membership.changes
                     coordinator = self._coordinator(saved)
             else:
                 out_until = dict.fromkeys(self.sites, -1.0)

@@ -24,7 +24,7 @@ def reply(values: dict[Object, int], ask: Ask, site: str, limit: int) -> Reply:
 
 def survey(sites: list[dict[Object, int]], k: int, limit: int = 10**6) -> tuple[dict, int]:
     machine, rounds = Survey(k), 0
-    ask: Ask | None = machine.first()
+    ask: Ask | None = Ask((), k)
     replies: dict[str, Reply] = {}
     while ask is not None:
         rounds += 1

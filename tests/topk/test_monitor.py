@@ -101,7 +101,7 @@ def test_new_epoch_drops_factors() -> None:
     monitor.receive(Factors(1, 1, 2, None, (("b", 2),)))
     (reply,) = monitor.receive(Request(2, 0, 1, ("x",), more=1))
     assert reply == Reply(2, 0, 1, 1, 3, 0, (("a", 5), ("x", 0)))
-    assert monitor.objects.adjusted.tolist() == [0, 5, 3]
+    assert monitor.objects.adjusted.tolist() == [0, 5, 3, 0]
 
 
 def test_objects_that_went_are_forgotten() -> None:

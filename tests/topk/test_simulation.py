@@ -133,6 +133,7 @@ def test_streams_that_cannot_be_read(tmp_path) -> None:
         {"policy": "best"},
         {"stream": np.zeros((5, 2, 3), np.int64)},
         {"stream": np.zeros((300, 2, 3))},
+        {"stream": np.full((300, 2, 3), (1 << 64) - 5, np.uint64)},  # no -5
     ],
 )
 def test_impossible_parameters(wrong: dict) -> None:

@@ -46,9 +46,6 @@ class Survey:
         self._at_least: dict[str, int] = {}
         self._floor = 0
 
-    def first(self) -> Ask:
-        return Ask((), self.k)
-
     def receive(self, replies: Mapping[str, Reply]) -> Ask | None:
         """The next question to all sites; None when the last replies say all."""
         if self.step == 3:

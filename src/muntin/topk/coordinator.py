@@ -41,7 +41,7 @@ from muntin.topk.policy import Policy, policy_named
 from muntin.topk.resolution import Report
 from muntin.topk.round import AskSites, Resolved, Round
 from muntin.topk.saved import Saved
-from muntin.topk.site import SiteState
+from muntin.topk.site import SiteState, put
 from muntin.topk.survey_schedule import HELLOS_BELIEVED, SurveySchedule
 from muntin.topk.watch_mode import WatchMode
 
@@ -114,7 +114,7 @@ class Coordinator:
         self.barrier = barrier
         self.retry, self.missing_after, self.lease = retry, missing_after, lease
         self.phase = IDLE
-        self.partial = self.full = self.surveys = self.changes = 0
+        self.partial = self.full = self.surveys = 0
         first = missing_after if gather is None else gather
         self._schedule = SurveySchedule(self.membership, first=first, settle=retry)
         self._survey: Survey | None = None
@@ -215,7 +215,7 @@ class Coordinator:
 
     def answer(self) -> Answer:
         """T, and how far it can be trusted now."""
-        sites = self.membership.members()
+        sites = list(self.membership.members().values())
         due = self._schedule.due
         quiet = self.phase == CALM and not due and not any(s.alert for s in sites)
         sure = self.phase == WATCHING and not due
@@ -267,7 +267,7 @@ class Coordinator:
             if self.phase != IDLE and not any(site.present for site in self.sites.values()):
                 self._move("no sites")
             return self._begin_survey(now) if self._schedule.ready(now) else []
-        if self.phase == CALM and any(site.alert for site in self.membership.members()):
+        if self.phase == CALM and any(s.alert for s in self.membership.members().values()):
             return self._begin_round(now)
         if self.phase == WATCHING and (out := self._watch_on(now)):
             return out
@@ -286,7 +286,7 @@ class Coordinator:
         self._survey = Survey(self.k)
         self._round = None
         self._pending.begin()
-        return self._request(self.membership.taking_part(), self._survey.first(), now)
+        return self._request(self.membership.members(), Ask((), self.k), now)
 
     def _request(self, names: Iterable[str], ask: Ask, now: float) -> Addressed:
         if not fits(ask.objects):
@@ -311,22 +311,24 @@ class Coordinator:
 
     def _begin_round(self, now: float) -> Addressed:
         self._move("alerts")
-        self._round = Round(self.k, self.epsilon, self.policy, self.top)
         self._pending.begin()
-        for site in self.membership.members():
-            if site.alert:
-                self._round.reports[site.name] = site.alert
+        sites = self.membership.members()
+        round_ = self._resolve({name: site.alert for name, site in sites.items() if site.alert})
         if self.hybrid:
             afforded = self.hybrid.affords([])
             pays = afforded and self.hybrid.should_push(self.membership, self.k)
             if not afforded or (pays and self.hybrid.everything):
                 return self._begin_watch().push_everything(now)
-            self._round.everyone = pays
+            round_.everyone = pays
         return self._advance(now)
+
+    def _resolve(self, reports: dict[str, Report]) -> Round:
+        self._round = Round(self.k, self.epsilon, self.policy, self.membership, reports)
+        return self._round
 
     def _advance(self, now: float) -> Addressed:
         assert self._round is not None  # noqa: S101  (phase polling, or the end of a survey)
-        step = self._round.step(self.membership.taking_part(), self.membership.own)
+        step = self._round.step()
         if step is None:
             return self._unanswerable(now)
         if isinstance(step, AskSites):
@@ -348,14 +350,15 @@ class Coordinator:
             self.full += 1
         else:
             self.partial += 1
-        fresh = self._set_top(done.top)
+        if fresh := self.membership.set_top(done.top):
+            self._as_of = None
         for name in done.sites:
             values = round_.reports[name].values
             self.sites[name].reported = {a: values.get(a, 0) for a in done.top}
         asked_all = self.phase == POLLING and done.everyone
         if asked_all and self.hybrid and self.hybrid.should_push(self.membership, self.k):
-            sites = self.membership.taking_part()
-            chosen = round_.contenders(done.top, sites, self.membership.own, self.hybrid.runners_up)
+            sites = self.membership.members()
+            chosen = round_.contenders(done.top, self.hybrid.runners_up)
             if chosen is not None and all(
                 site.can_take(new.keys(), chosen[0])
                 for site, new in zip(sites.values(), chosen[1].sites, strict=True)
@@ -363,7 +366,7 @@ class Coordinator:
                 return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()
         self._move("resolved")
-        self.membership.set_own(done.allocation.coordinator)
+        put(self.membership.own, done.allocation.coordinator)
         out: Addressed = []
         for name, new in given.items():
             site = self.sites[name]
@@ -378,14 +381,6 @@ class Coordinator:
             self._schedule.call()
         return out
 
-    def _set_top(self, top: tuple[Object, ...]) -> bool:
-        changed = bool(self.top)
-        fresh = self.membership.set_top(top)
-        if fresh:
-            self.changes += changed
-            self._as_of = None
-        return fresh
-
     # -- watching
 
     def _begin_watch(self) -> WatchMode:
@@ -398,22 +393,19 @@ class Coordinator:
     def _watch_on(self, now: float) -> Addressed:
         """Judge the newest unit that all sites have pushed."""
         assert self._watch is not None  # noqa: S101
-        before = self.top
         if not self.barrier and (mended := self._watch.mend(now, self.retry)):
             return mended
         judged = self._watch.judge(self.k, self.epsilon, self._as_of, now)
         if judged.lost:
             return self._begin_survey(now)
         if judged.unit is not None:
-            self.changes += set(self.top) != set(before)
             self._as_of = judged.unit
         if judged.reports is not None:
             assert self.hybrid is not None  # noqa: S101
             self._move("resolving pays")
-            self.hybrid.resolved()
-            self._round = Round(self.k, self.epsilon, self.policy, self.top)
+            self.hybrid.begin(pushing=False)
             self._pending.begin()
-            self._round.reports.update(judged.reports)
+            self._resolve(judged.reports)
             return self._advance(now)
         return judged.say or []
 
@@ -462,7 +454,7 @@ class Coordinator:
             self._survey = None
             if self.hybrid:
                 self.hybrid.survey_ends()
-            self._round = Round(self.k, self.epsilon, self.policy, self.top)
+            self._resolve({})
         assert self._round is not None  # noqa: S101
         for name, reply in replies.items():
             self._round.reports[name] = Report(dict(reply.entries), reply.border)

@@ -128,7 +128,7 @@ class CostModel:
     def survey_begins(self) -> None:
         """A new epoch: sites count their changes anew."""
         if self._pushing:
-            self._begin(pushing=False)
+            self.begin(pushing=False)
         self._recorded = {}
         self.budget.survey_begins()
 
@@ -159,7 +159,7 @@ class CostModel:
         in_vain = self._tried and self._slides < self._stay  # the last trial did not last
         self._stay = min(STAY_MAX, 2 * self._stay) if in_vain else self.stay_min
         self._tried = True
-        self._begin(pushing=True)
+        self.begin(pushing=True)
 
     def push_everything(self) -> None:
         """From now on pushing means everything."""
@@ -180,11 +180,8 @@ class CostModel:
         """No lines could be drawn: go on resolving for a while."""
         self._lost = 0.0
 
-    def resolved(self) -> None:
-        """Resolving has begun (again)."""
-        self._begin(pushing=False)
-
-    def _begin(self, *, pushing: bool) -> None:
+    def begin(self, *, pushing: bool) -> None:
+        """Pushing has begun, or resolving has (again)."""
         self._pushing, self._all = pushing, False
         self._slides = 0
         self._lost = 0.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from muntin.errors import BadArgument
 from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX, Message, Object
-from muntin.topk.site import SiteState, put
+from muntin.topk.site import SiteState
 
 Addressed = list[tuple[str, Message]]
 
@@ -15,7 +15,7 @@ class Membership:
     """The sites as the coordinator sees them.
 
     `sites`: by name, in the order given.
-    `top`: T.
+    `top`: T; `changes`: how often it became another.
     `own`: the coordinator's factors that are not 0.
     `epoch`: the number of the survey that all said now belongs to.
     """
@@ -25,15 +25,12 @@ class Membership:
         self.barrier = barrier
         self.epoch = epoch
         self.top: tuple[Object, ...] = ()
+        self.changes = 0
         self.own: dict[Object, int] = {}
 
-    def members(self) -> list[SiteState]:
-        """The sites that take part in the epoch."""
-        return [site for site in self.sites.values() if site.member]
-
-    def taking_part(self) -> dict[str, SiteState]:
-        """The same by name."""
-        return {site.name: site for site in self.members()}
+    def members(self) -> dict[str, SiteState]:
+        """The sites that take part in the epoch, by name."""
+        return {name: site for name, site in self.sites.items() if site.member}
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -58,17 +55,14 @@ class Membership:
     def set_top(self, top: tuple[Object, ...]) -> bool:
         """Take this T; whether it has other members than before."""
         fresh = set(top) != set(self.top)
+        self.changes += fresh and bool(self.top)
         self.top = top
         return fresh
-
-    def set_own(self, new: dict[Object, int]) -> None:
-        """Change the coordinator's factors."""
-        put(self.own, new)
 
     @property
     def most_factors(self) -> int:
         """How many the one holds who has the most."""
-        return max(len(self.own), *(len(site.factors) for site in self.members()))
+        return max(len(self.own), *(len(site.factors) for site in self.members().values()))
 
     def send(self, site: SiteState, now: float) -> tuple[str, Message]:
         """What brings the site up to date."""

@@ -292,26 +292,21 @@ class Monitor:
             return []
         self._wait()
         objects = self.objects
-        rows = {item: objects.row(item) for item in request.objects}
-        listed = np.unique(np.array([r for r in rows.values() if r is not None], np.int64))
+        rows = listed = objects.rows(request.objects)
         if request.more or request.at_least is not None:
             free = np.ones(len(objects), bool)
-            free[listed] = False
-            free[0] = False
+            free[listed] = free[0] = False
             others = np.flatnonzero(free)
             adjusted = objects.adjusted[others]
             asked = self._largest(others, request.more)
             if request.at_least is not None:
                 asked = np.union1d(asked, others[adjusted >= request.at_least])
             listed = np.concatenate((listed, self._largest(asked, ENTRIES_MAX - len(rows))))
-        absent = [(item, 0) for item, row in rows.items() if row is None]
-        entries = sorted([*self._entries(listed), *absent], key=lambda pair: order(pair[0]))
+        entries = self._entries(listed)
         least = min(0, int(objects.values.min()))
         border = self._border_without(listed)
-        reply = Reply(
-            self.epoch, self.version, request.round, self.unit, border, least, tuple(entries)
-        )
-        return [reply]
+        number, unit = request.round, self.unit
+        return [Reply(self.epoch, self.version, number, unit, border, least, entries)]
 
     def _install(self, factors: Factors) -> list[Message]:
         if factors.epoch != self.epoch or not factors.base <= self.version:

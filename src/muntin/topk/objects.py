@@ -42,10 +42,6 @@ class Objects:
     def reported(self) -> np.ndarray:
         return self._cells[2, : len(self.names)]
 
-    def row(self, item: Object) -> int | None:
-        """The object's row; None where the site never saw it."""
-        return self._rows.get(item)
-
     def rows(self, items: Sequence[Object]) -> np.ndarray:
         """Rows of `items`, int64; objects that are new get one."""
         known = self._rows

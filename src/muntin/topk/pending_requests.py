@@ -61,7 +61,7 @@ class PendingRequests:
     def again(self, membership: Membership, retry: float, now: float) -> Addressed:
         """What has had no answer for `retry`, factors and requests."""
         out: Addressed = []
-        for site in membership.members():
+        for site in membership.members().values():
             if now - site.sent_at < retry:
                 continue
             request = None if site.name in self._replies else self.requests.get(site.name)

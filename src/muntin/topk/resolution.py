@@ -85,42 +85,24 @@ def slacks(
     reports: Sequence[Report],
     factors: Sequence[Mapping[Object, int]],
     own: Mapping[Object, int],
-    own_border: int,
-) -> dict[Object, int]:
-    """S[i] over the coordinator and the sites that reported i (without epsilon)."""
+) -> tuple[dict[Object, int], list[int]]:
+    """S[i] over the coordinator and the sites that reported i (without epsilon), and the borders.
+
+    The coordinator's, the first, is its largest factor outside the reported objects; those unheard
+    of have 0.
+    """
+    told = {item for report in reports for item in report.values}
+    borders = [max(0, *(d for item, d in own.items() if item not in told), 0)]
+    borders += [report.border for report in reports]
     found: dict[Object, int] = {}
     for item in objects:
-        slack = own.get(item, 0) - own_border
+        slack = own.get(item, 0) - borders[0]
         for report, factor in zip(reports, factors, strict=True):
             value = report.values.get(item)
             if value is not None:
                 slack += value + factor.get(item, 0) - report.border
         found[item] = slack
-    return found
-
-
-def border_of_coordinator(own: Mapping[Object, int], reported: Iterable[Object]) -> int:
-    """Largest factor of the coordinator outside the reported objects; those unheard of have 0."""
-    inside = set(reported)
-    return max(0, *(d for item, d in own.items() if item not in inside), 0)
-
-
-def total_slack(
-    items: Iterable[Object],
-    reports: Sequence[Report],
-    factors: Sequence[Mapping[Object, int]],
-    own: Mapping[Object, int],
-) -> tuple[dict[Object, int], int]:
-    """Slack of `items`, and of an object that nobody has: what the choice of a new T goes by.
-
-    Over all sites, and for objects that all of them reported, slack is the total less a constant.
-    """
-    reported: dict[Object, None] = {}
-    for report in reports:
-        reported.update(dict.fromkeys(report.values))
-    own_border = border_of_coordinator(own, reported)
-    borders = own_border + sum(report.border for report in reports)
-    return slacks(items, reports, factors, own, own_border), -borders
+    return found, borders
 
 
 def choose_top(
@@ -177,8 +159,7 @@ def allocate(
     reported: dict[Object, None] = dict.fromkeys(members)
     for report in reports:
         reported.update(dict.fromkeys(report.values))
-    own_border = border_of_coordinator(own, reported)
-    slack = slacks(reported, reports, factors, own, own_border)
+    slack, borders = slacks(reported, reports, factors, own)
     for item in members:
         slack[item] += epsilon
     least = min(slack[item] for item in members)
@@ -194,7 +175,6 @@ def allocate(
     everyone = list(range(len(reports) + 1))
     height = least if spread is None or not outside else least - (least - max(most, 0)) // 2
     line = _line(height, weights, [(takers[b], slack[b]) for b in outside])
-    borders = [own_border, *(report.border for report in reports)]
     lines = [border + y for border, y in zip(borders, line, strict=True)]
     before = [own, *factors]
     result: list[dict[Object, int]] = [{} for _ in everyone]

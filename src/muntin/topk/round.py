@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from muntin.topk.bootstrap import Ask
 from muntin.topk.expectation import by_expectation, expected_values, reserve_needed
+from muntin.topk.membership import Membership
 from muntin.topk.messages import NOTHING, Object, order
 from muntin.topk.policy import Policy, share_weights
-from muntin.topk.resolution import Allocation, Report, allocate, choose_top, common, total_slack
-from muntin.topk.site import SiteState
+from muntin.topk.resolution import Allocation, Report, allocate, choose_top, common, slacks
 
 
 def _gap(top: tuple[Object, ...], report: Report) -> int:
@@ -50,31 +50,32 @@ class Round:
     outsider has more, objects are missing, and the sites are asked for their next largest.
     """
 
-    def __init__(self, k: int, epsilon: int, policy: Policy, top: tuple[Object, ...]) -> None:
-        self.k, self.epsilon, self.policy, self.top = k, epsilon, policy, top
-        self.reports: dict[str, Report] = {}
+    def __init__(
+        self,
+        k: int,
+        epsilon: int,
+        policy: Policy,
+        membership: Membership,
+        reports: dict[str, Report],
+    ) -> None:
+        self.k, self.epsilon, self.policy, self.membership = k, epsilon, policy, membership
+        self.reports = reports
         self.everyone = False  # ask all at once
         self._asked = 0
         self._more = 0
         self._wanted: set[Object] = set()  # when more were asked for
 
-    def step(
-        self, sites: Mapping[str, SiteState], own: Mapping[Object, int]
-    ) -> AskSites | Resolved | None:
-        """What follows from the reports; `sites` are all that take part in the protocol.
-
-        None: objects are missing, and messages hold no more of them.
-        """
+    def step(self) -> AskSites | Resolved | None:
+        """What follows from the reports; None: objects are missing, and no message holds more."""
+        sites, own, top = self.membership.members(), self.membership.own, self.membership.top
         names = [name for name in sites if name in self.reports]
-        reports = [self.reports[name] for name in names]
-        factors = [sites[name].factors for name in names]
+        reports, factors = self._told(names)
         everyone = len(names) == len(sites)
         fresh = everyone and not own and not any(site.version for site in sites.values())
-        top = self.top
         keep = self.policy.partial
         if everyone:
-            slack, nothing = total_slack(common(reports), reports, factors, own)
-            top = choose_top(self.k, self.top, slack, nothing, self.epsilon)
+            slack, nothing = self._slack(names)
+            top = choose_top(self.k, top, slack, nothing, self.epsilon)
             if NOTHING in top:  # every site's value of it is known without asking
                 reports = [
                     Report({**report.values, NOTHING: 0}, report.border) for report in reports
@@ -98,7 +99,7 @@ class Round:
                 allocation = replace(allocation, coordinator={}, sites=none)
         if allocation is not None and (everyone or not self.everyone):
             return Resolved(top, names, allocation, everyone)
-        return self._ask(sites, everyone)
+        return self._ask(everyone)
 
     def _reserve(
         self, top: tuple[Object, ...], slack: Mapping[Object, int], reports: list[Report]
@@ -113,7 +114,8 @@ class Round:
             [report.values[outside] for report in reports],
         )
 
-    def _ask(self, sites: Mapping[str, SiteState], everyone: bool) -> AskSites | None:
+    def _ask(self, everyone: bool) -> AskSites | None:
+        sites = self.membership.members()
         wanted = {item for report in self.reports.values() for item in report.values}
         told = everyone and all(self._covers(name, wanted) for name in sites)
         if told and any(NOTHING in site.factors for site in sites.values()):
@@ -143,21 +145,28 @@ class Round:
     def _covers(self, name: str, wanted: set[Object]) -> bool:
         return name in self.reports and wanted <= self.reports[name].values.keys()
 
+    def _told(self, names: list[str]) -> tuple[list[Report], list[dict[Object, int]]]:
+        """Reports of these sites, and the factors that they hold."""
+        sites = self.membership.sites
+        return [self.reports[name] for name in names], [sites[name].factors for name in names]
+
+    def _slack(self, names: list[str]) -> tuple[dict[Object, int], int]:
+        """Slack of what all told, and of an object that nobody has: totals less a constant."""
+        reports, factors = self._told(names)
+        slack, borders = slacks(common(reports), reports, factors, self.membership.own)
+        return slack, -sum(borders)
+
     def contenders(
-        self,
-        top: tuple[Object, ...],
-        sites: Mapping[str, SiteState],
-        own: Mapping[Object, int],
-        more: int,
+        self, top: tuple[Object, ...], more: int
     ) -> tuple[tuple[Object, ...], Allocation] | None:
         """T and the next largest, with factors that put them above every site's line.
 
         None where the reports do not tell enough to draw such lines.
         """
+        sites = self.membership.members()
         names = list(sites)
-        reports = [self.reports[name] for name in names]
-        factors = [sites[name].factors for name in names]
-        slack, nothing = total_slack(common(reports), reports, factors, own)
+        reports, factors = self._told(names)
+        slack, nothing = self._slack(names)
         if NOTHING in top or not all(item in slack for item in top):
             return None
         others = [i for i in slack if i not in top and i != NOTHING and slack[i] > max(nothing, 0)]
@@ -168,5 +177,7 @@ class Round:
         expected = [sites[name].expected for name in names]
         spread = by_expectation(reports, expected, 0)
         weights = share_weights(0, len(names))
-        allocation = allocate(chosen, reports, factors, own, weights, self.epsilon, spread)
+        allocation = allocate(
+            chosen, reports, factors, self.membership.own, weights, self.epsilon, spread
+        )
         return None if allocation is None else (chosen, allocation)

@@ -138,7 +138,7 @@ class Run:
     def result(self, last: Coordinator) -> Simulation:
         """What it cost."""
         found = self.found
-        found.changes, found.partial = last.changes, last.partial
+        found.changes, found.partial = last.membership.changes, last.partial
         found.full, found.surveys = last.full, last.surveys
         return found
 
@@ -360,7 +360,7 @@ def _counts(
     records = round(records)
     rng = np.random.default_rng(100 * seed + 7)
     if isinstance(stream, np.ndarray):
-        counts = stream
+        counts = streams.checked(stream)
     elif stream == "zipf":
         counts = streams.zipf(rng, units=units, records_per_unit=records, **made)
     elif stream == "traffic":
@@ -368,11 +368,9 @@ def _counts(
         counts = streams.traffic(rng, units=units, records_per_unit=records, **made)
     else:
         counts = streams.from_file(stream, unit_seconds, sites=given, seed=seed, columns=columns)
-    if counts.ndim != 3 or counts.dtype.kind not in "iu":
-        raise BadArgument(f"a stream is int64[units, sites, objects], not {counts.shape}")
     if len(counts) < units:
         raise BadArgument(
             f"the stream has {len(counts)} units, and a window with the slides after it takes "
             f"{units}: give fewer windows, a shorter window or a shorter unit"
         )
-    return counts.astype(np.int64, copy=False)
+    return counts

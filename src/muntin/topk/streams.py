@@ -93,11 +93,8 @@ def from_file(
         raise BadArgument(f"{name}: no such file")
     try:
         if name.endswith(".npy"):
-            counts = np.load(name, allow_pickle=False)
-            if counts.ndim != 3 or counts.dtype.kind not in "iu":
-                raise BadArgument(f"{name}: int64[units, sites, objects] is wanted")
             _check_none(sites)
-            return _int64(counts)
+            return checked(np.load(name, allow_pickle=False))
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
@@ -144,10 +141,17 @@ def from_table(
     return counts
 
 
+def checked(counts: np.ndarray) -> np.ndarray:
+    """Counts that somebody gives, if they can be such."""
+    if counts.ndim != 3 or counts.dtype.kind not in "iu":
+        raise BadArgument(f"a stream is int64[units, sites, objects], not {counts.shape}")
+    return _int64(counts)
+
+
 def _int64(values: np.ndarray) -> np.ndarray:
     if values.size and max(int(values.max()), -int(values.min())) > VALUE_MAX:
         raise BadArgument("values go beyond +-2**50: give them in a coarser unit")
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 def _check_none(sites: int | None) -> None:

@@ -18,7 +18,7 @@ from muntin.topk.hybrid import CostModel
 from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
 from muntin.topk.resolution import Allocation, Report, Shares, choose_top
-from muntin.topk.site import SiteState
+from muntin.topk.site import SiteState, put
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class WatchMode:
     def __init__(self, membership: Membership, model: CostModel) -> None:
         self.membership, self.model = membership, model
         self.everything = self.sure = False
-        self._lines = dict.fromkeys(membership.taking_part(), 0)
+        self._lines = dict.fromkeys(membership.members(), 0)
         self._own_line = 0
         self._totals: dict[Object, int] | None = None
         self._overdrawn = False  # looked closer although the budget was empty
@@ -56,8 +56,8 @@ class WatchMode:
     ) -> Addressed:
         """Watch these objects, and all that exceed the lines of the allocation."""
         membership = self.membership
-        membership.set_own(allocation.coordinator)
-        sites = membership.taking_part()
+        put(membership.own, allocation.coordinator)
+        sites = membership.members()
         self._own_line, *lines = allocation.lines
         self._lines = dict(zip(sites, lines, strict=True))
         least = min(sum(s.reported[item] for s in sites.values()) for item in membership.top)
@@ -70,7 +70,7 @@ class WatchMode:
         self.model.pushing_everything()
         self.everything, self.sure = True, False
         self._lines = dict.fromkeys(self._lines, LINE_ALL)
-        return [self._order(site, now) for site in self.membership.members()]
+        return [self._order(site, now) for site in self.membership.members().values()]
 
     def _order(
         self,
@@ -98,13 +98,13 @@ class WatchMode:
         """Let sites begin anew of which a push must have been lost."""
         return [
             self._order(site, now)
-            for site in self.membership.members()
+            for site in self.membership.members().values()
             if site.watching and site.pushes.broken(now, patience)
         ]
 
     def judge(self, k: int, epsilon: int, as_of: int | None, now: float) -> Judged:
         """Judge the newest unit that all sites have pushed; T changes where it must."""
-        membership, sites = self.membership, self.membership.taking_part()
+        membership, sites = self.membership, self.membership.members()
         unit = self._newest(sites, as_of, now)
         if unit is None:
             return Judged()
@@ -212,7 +212,7 @@ class WatchMode:
         before = dict(self._lines)
         if height is not None:
             self._set_height(height)
-        sites = self.membership.taking_part()
+        sites = self.membership.members()
         if not all(sites[name].can_take(set(), objects) for name, objects in ask.items()):
             return []
         return [
