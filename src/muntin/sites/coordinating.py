@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -119,15 +119,33 @@ class CoordinatorServer(Server):
     @asynccontextmanager
     async def _alongside(self) -> AsyncIterator[None]:
         async with self.service.alongside():
-            following = None
-            if self._path is not None:
-                work = _reloaded(self._path, self._seen, self.spec, self.service.set_k)
-                following = asyncio.create_task(work)
+            following = asyncio.create_task(self._follow_file())
             try:
                 yield
             finally:
-                if following is not None:
-                    following.cancel()
+                following.cancel()
+
+    async def _follow_file(self) -> None:
+        """Take over k and epsilon of a file that changes; a wrong one is reported."""
+        path, spec, seen = self._path, self.spec, self._seen
+        while path is not None:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = _changed_at(path)
+            if now is None or now == seen:
+                continue
+            seen = now
+            try:
+                fresh = await asyncio.to_thread(CoordinatorSpec.of, path)
+            except MuntinError as problem:
+                _LOG.warning("%s has changed and is not taken over: %s", path, problem)
+                continue
+            k, epsilon = fresh.k, fresh.epsilon
+            if (k, epsilon) != (spec.k, spec.epsilon):
+                self.service.set_k(k, epsilon)
+                _LOG.warning("%s: k is %s and epsilon %s from now on", path, k, epsilon)
+            spec = spec.model_copy(update={"k": k, "epsilon": epsilon})
+            if fresh != spec:
+                _LOG.warning("%s: what else has changed is taken over at the next start", path)
 
     async def _top_k(self, _: Request, __: Grant) -> Response:
         return JSONResponse(self.service.status.snapshot.to_dict())
@@ -138,33 +156,6 @@ class CoordinatorServer(Server):
 
 def _given(token: str | None, variable: str) -> str:
     return os.environ.get(variable, "") if token is None else token
-
-
-async def _reloaded(
-    path: Path, seen: int | None, spec: CoordinatorSpec, set_k: Callable[[int, int], None]
-) -> None:
-    """Take over k and epsilon of a file that changes, until cancelled; a wrong one is reported.
-
-    `seen` is what `_changed_at` said before `spec` was read.
-    """
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        now = _changed_at(path)
-        if now is None or now == seen:
-            continue
-        seen = now
-        try:
-            fresh = await asyncio.to_thread(CoordinatorSpec.of, path)
-        except MuntinError as problem:
-            _LOG.warning("%s has changed and is not taken over: %s", path, problem)
-            continue
-        if (fresh.k, fresh.epsilon) != (spec.k, spec.epsilon):
-            set_k(fresh.k, fresh.epsilon)
-            _LOG.warning("%s: k is %s and epsilon %s from now on", path, fresh.k, fresh.epsilon)
-        taken = {"k": fresh.k, "epsilon": fresh.epsilon}
-        if fresh != spec.model_copy(update=taken):
-            _LOG.warning("%s: what else has changed is taken over at the next start", path)
-        spec = spec.model_copy(update=taken)
 
 
 def _changed_at(path: Path) -> int | None:

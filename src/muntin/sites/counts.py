@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +68,7 @@ class SiteCounts:
         self.reported = reported
 
 
-def totals(counts: list[SiteCounts]) -> dict[str, dict[str, int]]:
+def totals(counts: Collection[SiteCounts]) -> dict[str, dict[str, int]]:
     """Sums over sites, by what is counted."""
     found = {}
     for name in ("up", "down", "reports", "naive"):

@@ -50,12 +50,12 @@ class Endpoint:
         try:
             await self._talk(websocket)
         except Refused as refused:
-            self._service.count_refusal(refused.code)
+            self._service.refused[refused.code] += 1
             self._log(refused)
             socket_of(websocket).end(refused.code, refused.reason)
         except WebSocketDisconnect as gone:
             if gone.code == protocol.TOO_LARGE:
-                self._service.count_refusal(gone.code)
+                self._service.refused[gone.code] += 1
         finally:
             self._open -= 1
 
@@ -95,19 +95,18 @@ class Endpoint:
             raise
 
     async def _take_part(
-        self, websocket: WebSocket, site: str, said: Mapping[str, Any], allowed: set[str]
+        self, websocket: WebSocket, site: str, ranked: Mapping[str, Any], allowed: set[str]
     ) -> None:
         if site not in self._service.spec.sites:
             shown = ascii(site)[:40]
             raise Refused(protocol.UNKNOWN_SITE, f"there is no site {shown} in this ranking")
         if site not in allowed:
             raise Refused(protocol.UNAUTHORISED, f"the token is not that of site {site}")
-        protocol.check_agreement(said, self._service.spec)
+        protocol.check_agreement(ranked, self._service.spec)
         session = SiteSession(site, websocket)
-        coordinator = self._service.coordinator
-        missing_after = self._service.spec.missing_after
-        kept = protocol.Welcome(coordinator.k, coordinator.epsilon, missing_after)
-        session.outbox.put([protocol.welcome(self._service.run, kept)])
+        kept = self._service.coordinator
+        said = protocol.welcome(self._service.run, kept.k, kept.epsilon, kept.missing_after)
+        session.outbox.put([said])
         self._service.join(session)
         try:
             await self._listen(websocket, session)

@@ -133,17 +133,17 @@ class Link:
             kept = protocol.parse_welcome(await socket.recv())
         spec = self._spec
         for name in ("k", "epsilon"):
-            wanted, theirs = getattr(spec, name), getattr(kept, name)
+            wanted, theirs = getattr(spec, name), kept[name]
             if wanted is not None and wanted != theirs:
                 _LOG.warning(
                     "site %s asks for %s: %s, the coordinator keeps %s",
                     *(spec.site, name, wanted, theirs),
                 )
-        if spec.heartbeat >= kept.missing_after:
+        if spec.heartbeat >= kept["missing_after"]:
             _LOG.warning(
                 "site %s says every %s units that it is there, and counts as missing after %s: "
                 "make heartbeat smaller",
-                *(spec.site, spec.heartbeat, kept.missing_after),
+                *(spec.site, spec.heartbeat, kept["missing_after"]),
             )
 
     async def _talk(self, socket: ClientConnection) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from muntin.errors import BadArgument
@@ -95,29 +94,23 @@ def check_agreement(said: Mapping[str, Any], ranking: Ranking) -> None:
         raise Refused(BAD_MESSAGE, f"hello has an entry {unknown} that is not known")
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """What the coordinator keeps, which a site may have expected otherwise."""
+def welcome(run: str, k: int, epsilon: int, missing_after: float) -> str:
+    """The answer to a hello that is right: what is kept, which a site may have expected otherwise.
 
-    k: int
-    epsilon: int
-    missing_after: float
-    """Units of silence."""
-
-
-def welcome(run: str, about: Welcome) -> str:
-    """The answer to a hello that is right."""
-    return json.dumps({"type": "welcome", "protocol": PROTOCOL, "run": run, **asdict(about)})
+    `missing_after`: units of silence.
+    """
+    kept = {"k": k, "epsilon": epsilon, "missing_after": missing_after}
+    return json.dumps({"type": "welcome", "protocol": PROTOCOL, "run": run, **kept})
 
 
-def parse_welcome(text: str | bytes) -> Welcome:
+def parse_welcome(text: str | bytes) -> dict[str, Any]:
     """What the coordinator keeps; Refused where it is none."""
     given = _object(text) if isinstance(text, str) else {}
-    k, epsilon, missing_after = (given.get(name) for name in ("k", "epsilon", "missing_after"))
-    fits = type(k) is int and type(epsilon) is int and type(missing_after) in (int, float)
+    numbers = [type(given.get(name)) for name in ("k", "epsilon", "missing_after")]
+    fits = numbers[:2] == [int, int] and numbers[2] in (int, float)
     if given.get("type") != "welcome" or given.get("protocol") != PROTOCOL or not fits:
         raise Refused(BAD_MESSAGE, "this is no coordinator, or one of another version")
-    return Welcome(k, epsilon, float(missing_after))  # pyright: ignore[reportArgumentType]
+    return given
 
 
 def report(about: dict[str, Any]) -> str:

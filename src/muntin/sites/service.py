@@ -10,6 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -40,7 +41,7 @@ class CoordinatorService:
         self.run = secrets.token_hex(8)
         self.sessions: dict[str, SiteSession] = {}
         self.counts = {name: SiteCounts() for name in spec.sites}
-        self.refused: dict[int, int] = {}
+        self.refused: Counter[int] = Counter()
         """Connections that were closed with each code."""
         self.problems: dict[str, str] = {}
         """Why a site that is not connected takes no part, where that is known."""
@@ -59,7 +60,7 @@ class CoordinatorService:
             raise
         self._saving: asyncio.Future[None] | None = None
         self._pool = ThreadPoolExecutor(1, "muntin-state")
-        self.status = Status(spec, self.run)
+        self.status = Status(spec, self.run, self.counts, self.refused, self.problems)
         self._publish()
 
     def _begin(self) -> Coordinator:
@@ -97,7 +98,7 @@ class CoordinatorService:
         """A site is connected; an earlier connection of the same site ends."""
         earlier = self.sessions.get(session.site)
         if earlier is not None:
-            self.count_refusal(protocol.REPLACED)
+            self.refused[protocol.REPLACED] += 1
             earlier.close(protocol.REPLACED, "the site has connected anew")
         self.sessions[session.site] = session
         self.problems.pop(session.site, None)
@@ -153,9 +154,6 @@ class CoordinatorService:
     def set_k(self, k: int, epsilon: int) -> None:
         """Change k and epsilon from the next tick on."""
         self.coordinator.set_k(k, epsilon)
-
-    def count_refusal(self, code: int) -> None:
-        self.refused[code] = self.refused.get(code, 0) + 1
 
     # -- life
 
@@ -245,9 +243,5 @@ class CoordinatorService:
     def _publish(self) -> None:
         """Renew the status that readers see; wake those who wait where the answer is another."""
         connected = {name: session.since for name, session in self.sessions.items()}
-        moved = self.status.renew(
-            self.coordinator, connected, self.counts, self.refused, self._now(), self._problem(),
-            self.problems,
-        )  # fmt: skip
-        if moved:
+        if self.status.renew(self.coordinator, connected, self._now(), self._problem()):
             self._updates.touch()

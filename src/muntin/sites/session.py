@@ -11,6 +11,7 @@ from muntin.server.limits import TokenBucket
 from muntin.server.sockets import socket_of
 from muntin.sites.outbox import Outbox
 from muntin.sites.protocol import SLOW
+from muntin.times import now_us
 from muntin.topk import MESSAGE_BYTES_MAX
 
 MESSAGES_PER_SECOND = 200.0
@@ -24,7 +25,7 @@ class SiteSession:
 
     def __init__(self, site: str, websocket: WebSocket) -> None:
         self.site = site
-        self.since = time.time()
+        self.since = now_us()
         self.outbox = Outbox()
         self._websocket = websocket
         self._socket = socket_of(websocket)

@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.sites.counts import SiteCounts, totals
 from muntin.sites.spec import CoordinatorSpec
-from muntin.times import instant_text
+from muntin.times import instant_text, now_us
 from muntin.topk import Answer, Coordinator, Object
 from muntin.topk.messages import NOTHING
 from muntin.topk.site import UNIT_MIN
@@ -97,10 +97,18 @@ class Status:
     state: dict[str, Any]
     pushed: dict[str, Any]
 
-    def __init__(self, spec: CoordinatorSpec, run: str) -> None:
+    def __init__(
+        self,
+        spec: CoordinatorSpec,
+        run: str,
+        counts: Mapping[str, SiteCounts],
+        refused: Mapping[int, int],
+        problems: Mapping[str, str],
+    ) -> None:
         self._spec = spec
         self._run = run
-        self._started = _moment(time.time())
+        self._counts, self._refused, self._problems = counts, refused, problems
+        self._started = instant_text(now_us())
         self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY_MAX)
         self._pace: deque[dict[str, Any]] = deque(maxlen=PACE_MAX)
         self._pace_at: float | None = None
@@ -109,23 +117,16 @@ class Status:
         self._said: tuple[Any, ...] = ()
 
     def renew(
-        self,
-        coordinator: Coordinator,
-        connected: Mapping[str, float],
-        counts: Mapping[str, SiteCounts],
-        refused: Mapping[int, int],
-        now: float,
-        problem: str = "",
-        problems: Mapping[str, str] = {},
+        self, coordinator: Coordinator, connected: Mapping[str, int], now: float, problem: str
     ) -> bool:
         """Renew it; whether the answer, or who is connected, is another.
 
-        `connected`: sites that are connected -> since when, in seconds since 1970.
+        `connected`: sites that are connected -> since when, in microseconds since 1970.
         `now`: in window units.
-        `problem`: see `TopKSnapshot`; `problems`: of sites.
+        `problem`: see `TopKSnapshot`.
         """
         self._note_top(coordinator)
-        self._note_pace(counts)
+        self._note_pace()
         snapshot = self._seen(coordinator, now, problem)
         known = bool(self._said) and snapshot == self._said[0]
         state = {
@@ -137,18 +138,18 @@ class Status:
             "epoch": coordinator.epoch,
             "surveys": coordinator.surveys,
             "resolutions": {"partial": coordinator.partial, "full": coordinator.full},
-            "changes": coordinator.changes,
+            "changes": coordinator.membership.changes,
             "hybrid": dict(coordinator.hybrid.state()) if coordinator.hybrid else None,
             "answer": self.state["answer"] if known else snapshot.to_dict(),
             "sites": [
-                _site(coordinator.sites[name], counts[name], connected.get(name))
-                | {"problem": problems.get(name, "")}
-                for name in self._spec.sites
+                _site(coordinator.sites[name], counts, connected.get(name))
+                | {"problem": self._problems.get(name, "")}
+                for name, counts in self._counts.items()
             ],
-            "traffic": totals(list(counts.values())),
+            "traffic": totals(self._counts.values()),
             "pace": list(self._pace),
             "history": list(self._history),
-            "refused": {str(code): number for code, number in sorted(refused.items())},
+            "refused": {str(code): number for code, number in sorted(self._refused.items())},
         }
         pushed = {**state, "history": state["history"][-HISTORY_PUSHED_MAX:]}
         del pushed["pace"]
@@ -175,7 +176,7 @@ class Status:
             units = [site.unit for site in coordinator.sites.values() if site.unit > UNIT_MIN]
             self._history.append(
                 {
-                    "at": _moment(time.time()),
+                    "at": instant_text(now_us()),
                     "unit": max(units, default=None),
                     "entered": [item for item in members if item not in before],
                     "left": [item for item in before if item not in members],
@@ -183,14 +184,14 @@ class Status:
             )
         self._top = members
 
-    def _note_pace(self, counts: Mapping[str, SiteCounts]) -> None:
+    def _note_pace(self) -> None:
         now = time.monotonic()
         pause = max(PACE_SECONDS, self._spec.clock_unit_seconds)
         if self._pace_at is not None and now - self._pace_at < pause:
             return
         self._pace_at = now
-        sums = totals(list(counts.values()))
-        point: dict[str, Any] = {"at": _moment(time.time())}
+        sums = totals(self._counts.values())
+        point: dict[str, Any] = {"at": instant_text(now_us())}
         for name in ("sent", "naive"):
             point |= {f"{name}_{what}": sums[name][what] for what in ("messages", "bytes")}
         self._pace.append(point)
@@ -198,7 +199,8 @@ class Status:
 
 def _apart(coordinator: Coordinator) -> str:
     """What keeps answers from being valid where all sites are there: their streams' times."""
-    units = {s.unit: s.name for s in coordinator.membership.members() if s.unit > UNIT_MIN}
+    sites = coordinator.membership.members().values()
+    units = {site.unit: site.name for site in sites if site.unit > UNIT_MIN}
     if not units or max(units) - min(units) <= coordinator.lease:
         return ""
     ahead, behind = units[max(units)], units[min(units)]
@@ -208,7 +210,7 @@ def _apart(coordinator: Coordinator) -> str:
     )
 
 
-def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]:
+def _site(known: Any, counts: SiteCounts, since: int | None) -> dict[str, Any]:
     reported = counts.reported
     units = [
         unit for unit in (known.unit, reported.get("unit")) if unit is not None and unit > UNIT_MIN
@@ -216,7 +218,7 @@ def _site(known: Any, counts: SiteCounts, since: float | None) -> dict[str, Any]
     return {
         "name": known.name,
         "connected": since is not None,
-        "connected_since": None if since is None else _moment(since),
+        "connected_since": instant_text(since),
         "missing": not known.member,
         "phase": _phase(known),
         "unit": max(units, default=None),
@@ -238,7 +240,3 @@ def _phase(site: Any) -> str:
     if site.alert is not None:
         return "alerted"
     return "calm" if site.version and site.acked == site.version else "joining"
-
-
-def _moment(seconds: float) -> str:
-    return instant_text(int(seconds * 1_000_000))
