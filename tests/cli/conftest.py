@@ -15,7 +15,8 @@ def muntin(monkeypatch, capsys):
     def command(*words, stdin=None):
         monkeypatch.setattr(sys, "argv", ["muntin", *map(str, words)])
         if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+            given = stdin if isinstance(stdin, bytes) else stdin.encode()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
         code = 0
         try:
             cli.main()

@@ -364,6 +364,12 @@ def test_produce_takes_secrets_from_the_environment(monkeypatch):
     }  # fmt: skip
 
 
+def test_standard_input_that_is_no_text_is_told_in_a_line(muntin):
+    code, _, told = muntin("query", "-", "--ledger", "memory://none", stdin=b"SELECT '\xff'")
+    assert code == 1
+    assert told.startswith("error: standard input: 'utf-8' codec can't decode byte 0xff")
+
+
 def test_the_demo_with_kafka_says_what_is_missing_before_it_starts_anything(muntin, monkeypatch):
     monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
     monkeypatch.setattr("muntin.errors.find_spec", lambda name: name != "confluent_kafka" or None)

@@ -16,12 +16,12 @@ from muntin.sites import CoordinatorSpec
 from muntin.spec import Pipeline
 
 CHILD = (
-    "from muntin.demo.child import end_with_parent; end_with_parent(); "
+    "from muntin.demo.sites import end_with_parent; end_with_parent(); "
     "import time; print('up', flush=True); time.sleep(600)"
 )
 PARENT = (
-    "import sys, time; from muntin.demo import child; "
-    "child.start(['-c', sys.argv[1]], sys.stdout); time.sleep(600)"
+    "import sys, time; from muntin.demo import sites; "
+    "sites.start(['-c', sys.argv[1]], sys.stdout); time.sleep(600)"
 )
 HOUR_US = 3_600_000_000
 DAYS = 12

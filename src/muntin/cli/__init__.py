@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import typer
 
-from muntin.cli.colour import coloured
 from muntin.cli.stopping import stop_spark
+from muntin.cli.tables import coloured
 from muntin.errors import OS_REMEDIES
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from muntin.cli.colour import coloured
+from muntin.cli.tables import coloured
 from muntin.errors import MuntinError, how_many
 from muntin.spec_secrets import shown_url
 

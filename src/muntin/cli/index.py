@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def _register_answers(group: typer.Typer) -> None:
         if bool(keys) == (file is not None):
             raise BadArgument("give keys, or --file with one a line (- is standard input)")
         reader = _opened(index)
-        asked = iter(keys) if keys else _lines(str(file))
+        asked = iter(keys) if keys else lines_of(str(file))
         _write((reader.contains(some) for some in _batches(reader, asked)), format)
 
     @group.command()
@@ -147,15 +148,13 @@ def _records(source: str, source_format: str | None, options: list[str]) -> Any:
     return batch_source(session("muntin index", with_connector(spec, {})), spec)
 
 
-def _lines(file: str) -> Iterator[str]:
-    if file == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
+def lines_of(file: str) -> Iterator[str]:
+    """Lines of a file, or of standard input (-)."""
     try:
-        with open(file, encoding="utf-8") as lines:
+        with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
             yield from (line.rstrip("\r\n") for line in lines)
     except (OSError, UnicodeDecodeError) as problem:
-        raise SourceError(f"{file}: {problem}") from None
+        raise SourceError(f"{'standard input' if file == '-' else file}: {problem}") from None
 
 
 def _batches(reader: IndexReader, keys: Iterator[str]) -> Iterator[Any]:

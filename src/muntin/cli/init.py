@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from muntin.cli.colour import coloured
+from muntin.cli.tables import coloured
 
 if TYPE_CHECKING:
     from muntin.cli.inspect_data import Found

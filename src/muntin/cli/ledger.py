@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from typing import Literal
 
@@ -10,6 +9,7 @@ import typer
 
 import muntin
 from muntin.cli.counting import check_counting
+from muntin.cli.index import lines_of
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
 from muntin.errors import UnknownName, did_you_mean, how_many
 from muntin.times import instant_text
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Answer a SELECT over what a ledger holds; `muntin tables` lists what that is."""
         if statement == "-":
-            statement = sys.stdin.read()
+            statement = "\n".join(lines_of("-"))
         with muntin.open(ledger) as session:
             print_result(session.sql(statement), format)
 

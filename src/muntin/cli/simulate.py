@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from muntin.cli.counting import check_counting
+from muntin.cli.tables import print_table
 from muntin.errors import BadArgument
 
 POLICIES = "resolution, even, lsa, gsa, hybrid, naive"
@@ -110,18 +111,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(table: Mapping[str, Mapping[str, float]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    import pyarrow as pa
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("policy", no_wrap=True)
-    for name in (*NUMBERS, "of naive", "changes", "invalid"):
-        shown.add_column(name, justify="right", no_wrap=True)
     naive = table.get("naive", {}).get("bytes")
-    for policy, row in table.items():
-        ratio = f"{row['bytes'] / naive:.3f}" if naive else "-"
-        costs = [f"{row[name]:,.1f}".removesuffix(".0") for name in NUMBERS]
-        shown.add_row(policy, *costs, ratio, f"{row['changes']:g}", f"{row['invalid']:g}")
-    Console().print("Means per 100 windows; of naive: bytes against pushing every change.")
-    Console().print(shown)
+    rows = table.values()
+    columns = {
+        "policy": list(table),
+        **{name: [round(row[name], 1) for row in rows] for name in NUMBERS},
+        "of naive": [round(row["bytes"] / naive, 3) if naive else None for row in rows],
+        **{name: [row[name] for row in rows] for name in ("changes", "invalid")},
+    }
+    said = "Means per 100 windows; of naive: bytes against pushing every change."
+    print_table(pa.table(columns), said)

@@ -60,7 +60,8 @@ class Stop:
             signal.signal(each, signal.SIG_IGN)  # no third one between here and the end
         _say(_AT_ONCE)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that miss Java say so at length
-        end_java()
+        if started := sys.modules.get("muntin.spark.java"):
+            started.end_all()
         os._exit(128 + number)
 
 
@@ -74,13 +75,6 @@ def stopping() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def end_java() -> None:
-    """End the Java machine that this process has started, if it has, and wait for that."""
-    started = sys.modules.get("muntin.spark.java")
-    if started is not None:
-        started.end_all()
 
 
 def stop_spark() -> None:

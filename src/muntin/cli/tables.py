@@ -1,8 +1,9 @@
-"""Tables on standard output: for a terminal, for a pipe, for programs."""
+"""Standard output: words in colour, and tables for a terminal, for a pipe, for programs."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,13 @@ FORMAT = typer.Option(
 )
 LEDGER = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db")
 ROWS_SHOWN_MAX = 1_000
+
+
+def coloured(text: str, colour: str) -> str:
+    """In colour, unless NO_COLOR (no-color.org) or the terminal wants none. Where this is no
+    terminal, `typer.echo` takes it away."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else typer.style(text, fg=colour)
 
 
 def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -136,39 +136,31 @@ class LiveView:
         elapsed = now - first[0]
         rate = (progress.read - first[1]) / elapsed if elapsed > 0 else 0.0
         lines = [Table.grid(padding=(0, 3))]
-        grid = lines[0]
-        grid.add_row(
+        lines[0].add_row(
             f"[bold]{rate:,.0f}[/] events/s",
             how_many(progress.read, "event"),
             f"{progress.late:,} late",
             f"{progress.rejected:,} rejected",
         )
-        for name, info in self._open().items():
+        stream = self._stream
+        status = stream.ledger.status(stream.pipeline.name) if stream.ingest else None
+        for name, window in ((status or {}).get("open") or {}).items():
             lines.append(Table.grid(padding=(0, 3)))
             lines[-1].add_row(
                 f"open window of [bold]{name}[/]",
-                f"since {instant_text(info['start'])}",
-                f"closes after {duration_text(info['end'] - info['start'])}",
-                info["fill"],
+                f"since {instant_text(window['start'])}",
+                f"closes after {duration_text(window['end'] - window['start'])}",
+                self._fill(name, window.get("fill") or {}),
             )
         title = f"muntin · {self._stream.pipeline.name}"
         return Panel(Group(*lines), title=title, title_align="left")
 
-    def _open(self) -> dict[str, Any]:
-        ingest = self._stream.ingest
-        status = self._stream.ledger.status(self._stream.pipeline.name) if ingest else None
-        shown = {}
-        for name, window in ((status or {}).get("open") or {}).items():
-            spec = self._stream.pipeline.summaries[name]
-            rows = window.get("fill") or {}
-            capacity = spec.window_capacity
-            if capacity and rows:
-                key, most = max(rows.items(), key=lambda item: item[1])
-                fill = f"{bar(most / capacity)} {most:,} of {capacity:,} rows ({key})"
-            else:
-                fill = ", ".join(f"{n:,} {key}" for key, n in list(rows.items())[:4])
-            shown[name] = window | {"fill": fill}
-        return shown
+    def _fill(self, summary: str, rows: dict[str, int]) -> str:
+        capacity = self._stream.pipeline.summaries[summary].window_capacity
+        if not (capacity and rows):
+            return ", ".join(f"{n:,} {key}" for key, n in list(rows.items())[:4])
+        key, most = max(rows.items(), key=lambda item: item[1])
+        return f"{bar(most / capacity)} {most:,} of {capacity:,} rows ({key})"
 
     def _windows(self) -> RenderableType:
         table = Table(box=box.SIMPLE_HEAD, title="closed windows", title_justify="left")

@@ -9,15 +9,17 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import yaml
 
 from muntin.arrow import pc
-from muntin.demo import child
 from muntin.demo.replay import TICK_SECONDS, Replay
 from muntin.errors import SourceError
 from muntin.spark.settings import SHORT_RUN
@@ -31,8 +33,9 @@ PATIENCE_SECONDS, RETRY_SECONDS = 30.0, 1.0  # all sites share one machine, and 
 HEARTBEAT = 24  # units, 12 seconds at this speed
 GATHER_SECONDS = 600.0  # nothing moves before all sites are there, so one survey is enough
 K = 10
+STOP_SECONDS = 30.0
 _MAIN = (
-    "from muntin.demo.child import end_with_parent; end_with_parent(); "
+    "from muntin.demo.sites import end_with_parent; end_with_parent(); "
     "from muntin.cli import main; main()"
 )
 RANKING = {"summary": "flights", "key": "dest", "window": WINDOW, "unit": UNIT}
@@ -146,7 +149,7 @@ class SiteProcesses:
             file = folder / f"{name}.yaml"
             file.write_text(yaml.safe_dump(dict(entries), sort_keys=False), "utf-8")
             with (folder / f"{name}.log").open("wb") as log:
-                self._running[name] = child.start(["-c", _MAIN, "run", str(file), "--no-live"], log)
+                self._running[name] = start(["-c", _MAIN, "run", str(file), "--no-live"], log)
 
     def check(self) -> None:
         """Raises SourceError: a site has ended by itself."""
@@ -163,7 +166,38 @@ class SiteProcesses:
                 process.send_signal(signal.SIGINT)
         for process in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(child.STOP_SECONDS)
+                process.wait(STOP_SECONDS)
             with contextlib.suppress(ProcessLookupError):  # and whatever it has left behind
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def start(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """This Python with other arguments, in a session of its own: a Ctrl-C here does not reach it.
+
+    Its standard input is a pipe that this process holds: it ends when this process does, be it by
+    kill -9, and `end_with_parent` notices.
+    """
+    return subprocess.Popen(  # noqa: S603 (this Python)
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
+def end_with_parent() -> None:
+    """In the process started: end, with all that it has started, once its parent has gone.
+
+    First as on Ctrl-C; whatever is left after `STOP_SECONDS`, at once.
+    """
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(STOP_SECONDS)
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="muntin-parent", daemon=True).start()
