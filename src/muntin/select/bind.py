@@ -10,13 +10,11 @@ from typing import Any, Literal, TypeVar
 
 from muntin.errors import closest, did_you_mean
 from muntin.select.catalog import (
-    TREND_COLUMNS,
-    TREND_ERROR,
-    TREND_OWN,
     WINDOW_COLUMNS,
     QueryInfo,
     SummaryInfo,
     WindowAsked,
+    trend_columns,
 )
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
@@ -100,7 +98,7 @@ class Binder:
             raise self._error(
                 item.span,
                 f"{info.name} has no key {item.key}",
-                "keys: " + _numbered("X", [_key(k) for k in info.keys]),
+                "keys: " + _numbered("X", [show_key(k) for k in info.keys]),
             )
         indicators = info.indicators
         if item.indicators is not None:
@@ -236,8 +234,8 @@ class Binder:
                 code="unknown_name",
             )
         self._check_closed(item)
-        columns = [c for c in self.columns_of(query) if c.lower() not in TREND_OWN]
-        return _bound("trend", item, query.name, (*TREND_COLUMNS, *columns, TREND_ERROR), "trend")
+        columns = trend_columns(self.columns_of(query))
+        return _bound("trend", item, query.name, columns, "trend")
 
     def _windows(self, item: SourceItem) -> Bound:
         arguments = item.arguments or ()
@@ -285,7 +283,7 @@ def _numbers(info: SummaryInfo, indicators: tuple[str, ...]) -> tuple[str, ...]:
     return (*sums, *(f"{name}_lower" for name in sums)) if info.sketched else sums
 
 
-def _key(key: tuple[str, ...]) -> str:
+def show_key(key: tuple[str, ...]) -> str:
     return key[0] if len(key) == 1 else f"({', '.join(key)})"
 
 

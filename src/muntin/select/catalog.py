@@ -237,12 +237,10 @@ TREND_ERROR = "error"
 """The last column of a trend: why the statement failed on that window, else null."""
 TREND_OWN = frozenset((*TREND_COLUMNS, TREND_ERROR))
 """Columns of every trend; one of the query with such a name would hide behind it."""
-WINDOW_COLUMNS = (
-    "window_start",
-    "window_end",
-    "reason",
-    "revision",
-    "overflowed",
-    "events",
-    "late",
-)
+WINDOW_COLUMNS = (*TREND_COLUMNS[:2], "reason", "revision", "overflowed", "events", "late")
+
+
+def trend_columns(own: Iterable[str]) -> tuple[str, ...]:
+    """Those of the trend of a query that has these of its own."""
+    kept = (name for name in own if name.lower() not in TREND_OWN)
+    return (*TREND_COLUMNS, *kept, TREND_ERROR)

@@ -71,6 +71,17 @@ class FromSource:
         lower = name.lower()
         return next((c for c in self.relation.columns if c.name.lower() == lower), None)
 
+    def as_column(self, name: exp.Identifier, table: exp.Identifier | None = None) -> exp.Column:
+        """A reference to one of its columns, of that column's type."""
+        known, column = self.column(name.name), exp.Column(this=name, table=table)
+        column.meta["kind"] = None if known is None else known.kind
+        return column
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its key columns, where it is a key of a vector matrix."""
+        return (self.bound.key if self.bound is not None else None) or ()
+
     @property
     def shown(self) -> str:
         return self.bound.shown if self.bound is not None and not self.named else self.alias
@@ -98,11 +109,7 @@ class Scope:
         return [s for s in self.sources if s.column(name) is not None]
 
     def with_indicators(self) -> list[FromSource]:
-        return [
-            s
-            for s in self.sources
-            if s.bound is not None and s.bound.kind in ("key", "total") and s.bound.indicators
-        ]
+        return [s for s in self.sources if s.bound is not None and s.bound.indicators]
 
     def chain(self) -> list[Scope]:
         """This scope, then those around it."""
@@ -128,6 +135,11 @@ def _identifier(name: str, like: exp.Expr | None) -> exp.Identifier:
     if like is not None:
         made.meta.update(like.meta)
     return made
+
+
+def _means(node: exp.Column, column: Column) -> None:
+    node.set("this", _identifier(column.name, node.this))
+    node.meta["kind"] = column.kind
 
 
 _INSTEAD = {
@@ -204,7 +216,7 @@ class ColumnResolver:
             if source is None:
                 continue
             bound = source.bound
-            if bound is None or bound.kind not in ("key", "total") or name not in bound.indicators:
+            if bound is None or name not in bound.indicators:
                 return
             called = str(function.this).lower()
             raise self._error(
@@ -229,8 +241,7 @@ class ColumnResolver:
             column = self._indicator(node, source, number)
         if column is None:
             raise self._no_column(node, [source])
-        node.set("this", _identifier(column.name, node.this))
-        node.meta["kind"] = column.kind
+        _means(node, column)
 
     def _source(self, node: exp.Column, scope: Scope) -> FromSource:
         name = node.table
@@ -271,8 +282,7 @@ class ColumnResolver:
                 raise self._ambiguous(node, name, remedy)
             if sources:
                 column = self._indicator(node, sources[0], number)
-                node.set("this", _identifier(column.name, node.this))
-                node.meta["kind"] = column.kind
+                _means(node, column)
                 if around is not scope or column.name.lower() in around.given:
                     # its name alone may mean another thing here
                     node.set("table", _identifier(sources[0].alias, None))
@@ -325,30 +335,18 @@ class ColumnResolver:
 
     def expand_keys(self, node: exp.Select, scope: Scope) -> None:
         """In lists of columns, Xi of a combination stands for all of its columns."""
-        lists = [node.expressions]
-        group = node.args.get("group")
-        order = node.args.get("order")
-        lists += [group.expressions] if group is not None else []
-        lists += [order.expressions] if order is not None else []
-        for expressions in lists:
-            for item in list(expressions):
+        for listed in (node, node.args.get("group"), node.args.get("order")):
+            made: list[exp.Expr] = []
+            for item in [] if listed is None else listed.expressions:
                 column = item.this if isinstance(item, exp.Ordered) else item
-                if self._is_key(column, scope):
-                    columns = self._key_columns(column, scope)
-                    made = [self._like(item, c) for c in columns]
-                    place = expressions.index(item)
-                    expressions[place : place + 1] = made
-                    for index, expression in enumerate(expressions):
-                        expression.parent = item.parent
-                        expression.arg_key = item.arg_key
-                        expression.index = index
-
-    def _like(self, item: exp.Expr, column: exp.Column) -> exp.Expr:
-        if not isinstance(item, exp.Ordered):
-            return column
-        return exp.Ordered(
-            this=column, desc=item.args.get("desc"), nulls_first=item.args.get("nulls_first")
-        )
+                if not self._is_key(column, scope):
+                    made.append(item)
+                    continue
+                for key in self._key_columns(column, scope):
+                    alone = column is item
+                    made.append(key if alone else exp.Ordered(**{**item.args, "this": key}))
+            if listed is not None:
+                listed.set("expressions", made)
 
     def _is_key(self, node: exp.Expr, scope: Scope) -> bool:
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
@@ -363,11 +361,14 @@ class ColumnResolver:
         for around in scope.chain():
             found = around.with_key(number)
             if len(found) > 1:
-                first = (found[0].bound.key or ("",))[0]  # type: ignore[union-attr]
-                remedy = f"write the columns: {found[0].alias}.{first}, ..."
+                remedy = f"write the columns: {found[0].alias}.{found[0].key[0]}, ..."
                 raise self._ambiguous(node, node.name, remedy)
-            if found and found[0].bound is not None and found[0].bound.key:
-                return [self._key_column(node, found[0], name) for name in found[0].bound.key]
+            if found:
+                source, alias = found[0], found[0].alias
+                return [
+                    source.as_column(_identifier(name, node.this), _identifier(alias, None))
+                    for name in source.key
+                ]
         visible = [s.shown for around in scope.chain() for s in around.sources]
         raise self._error(
             node,
@@ -375,13 +376,6 @@ class ColumnResolver:
             f"FROM has {', '.join(visible) or 'nothing'}; add key {number}",
             code="unknown_name",
         )
-
-    def _key_column(self, node: exp.Column, source: FromSource, name: str) -> exp.Column:
-        known = source.column(name)
-        table = _identifier(source.alias, None)
-        column = exp.Column(this=_identifier(name, node.this), table=table)
-        column.meta["kind"] = None if known is None else known.kind
-        return column
 
     def star(self, node: exp.Expr, scope: Scope) -> list[Column] | None:
         """Columns that `*` or `a.*` stand for; None if it is neither."""

@@ -28,6 +28,15 @@ _READ_AS = {
     "INTERVAL": "write a length as INTERVAL '15 minutes'",
     "TIME": "write a time of day as '10:00'",
 }
+_OURS = {
+    "zone": ("value", "the zone of this time would be passed over", "write it in UTC"),
+    "rounded": (
+        "type", "this decimal would be rounded to the digits of what stands beside it",
+        "cast to DOUBLE what is added up: x::DOUBLE",
+    ),
+    "text": ("type", "", "write the constant without quotes"),
+}  # fmt: skip
+"""Of the kinds that `database` finds: code, message, remedy."""
 _TOKEN = re.compile(r"""\w+|"(\w+)"|'(?:[^']|'')*'|"(?:[^"]|"")*"|\S""")
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
 _COLUMN = re.compile(r"source column (\w+)")
@@ -51,20 +60,16 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     if error.kind in _LIMITS:
         code = "timeout" if error.kind == "timeout" else "limit"
         return SelectError(str(error), code=code, text=plan.text, remedy=_LIMITS[error.kind])
-    if error.kind == "zone":
-        remedy = "write it in UTC"
-        with suppress(BadArgument):
-            remedy += f": '{datetime_of(instant_us(str(error))).replace(tzinfo=None)}'"
-        message = "the zone of this time would be passed over"
-        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, "value")
-    if error.kind == "rounded":
-        message = "this decimal would be rounded to the digits of what stands beside it"
-        remedy = "cast to DOUBLE what is added up: x::DOUBLE"
-        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, "type")
-    if error.kind == "text":
-        kind = str(error).rpartition(" ")[2]
-        remedy = _READ_AS.get(kind, "write the constant without quotes")
-        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, str(error), remedy, "type")
+    said = _OURS.get(error.kind)
+    if said is not None:
+        code, message, remedy = said
+        if error.kind == "text":
+            message = str(error)
+            remedy = _READ_AS.get(message.rpartition(" ")[2], remedy)
+        elif error.kind == "zone":
+            with suppress(BadArgument):
+                remedy += f": '{datetime_of(instant_us(str(error))).replace(tzinfo=None)}'"
+        return problem_at(plan.text, _place_in(error, plan) or NOWHERE, message, remedy, code)
     message = re.sub(r"^[A-Z][A-Za-z ]* Error: |_LITERAL\b", "", str(error))
     lower = message.lower()
     kind, code, remedy = error.kind.lower(), "type", ""

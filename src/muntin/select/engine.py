@@ -43,6 +43,7 @@ from muntin.select.values import conformed, is_wide, plain_table, typed_ways
 from muntin.times import instant_text, now_us
 
 _CONSTANTS_MAX = 64
+_TABLES_MAX = 4096
 _EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC
 
 
@@ -85,7 +86,8 @@ class Engine:
         self.limits = limits or Limits()
         self._catalog = catalog
         self._planner = Planner(self.limits)
-        self._tables = TableCache(self.limits.cache_bytes, self.limits.cache_seconds)
+        kept = self.limits.cache_bytes, self.limits.cache_seconds
+        self._tables = TableCache(*kept, entries_max=_TABLES_MAX)
         self._database = Database(self.limits)
         self._constants = Cache[pa.Table](entries_max=_CONSTANTS_MAX)
 

@@ -149,8 +149,6 @@ class Extraction:
                 ):
                     self.parts.append((number, clause, item))
                     return after
-            self.out.append(comma)
-            return self._place(item, [], at + 1, after, level)
         self.out.append(comma)
         return self._item(at + 1, level)
 

@@ -204,13 +204,12 @@ def _numbers(what: str, low: float | None = None, high: float | None = None) -> 
 def _items(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     if not arguments:
         raise ArgumentError(0, "the items are missing")
-    kinds = {str if isinstance(a, str) else int for a in arguments}
     for index, value in enumerate(arguments):
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise ArgumentError(
                 index, f"{_said(value)} is not an item", "items are texts or integers"
             )
-        if len(kinds) > 1 and isinstance(value, str) != isinstance(arguments[0], str):
+        if isinstance(value, str) != isinstance(arguments[0], str):
             raise ArgumentError(index, "items are all texts or all integers")
     whole = [a for a in arguments if isinstance(a, int)]
     for index, value in enumerate(whole):

@@ -204,10 +204,8 @@ class ItemParser:
 
     def _argument(self, at: int) -> tuple[Name | Value, int]:
         start = at
-        sign = 1
-        if self._is(at, TokenType.DASH) or self._is(at, TokenType.PLUS):
-            sign = -1 if self._is(at, TokenType.DASH) else 1
-            at += 1
+        sign = -1 if self._is(at, TokenType.DASH) else 1
+        at += sign < 0 or self._is(at, TokenType.PLUS)
         if self._is(at, TokenType.NUMBER):
             number = number_of(self.tokens[at].text)
             if number is None:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from muntin.errors import did_you_mean
-from muntin.select.bind import MATRIX, named, ways
+from muntin.select.bind import MATRIX, named, show_key, ways
 from muntin.select.catalog import (
-    TREND_COLUMNS,
-    TREND_ERROR,
     TREND_OWN,
     WINDOW_COLUMNS,
     QueryInfo,
     SummaryInfo,
+    trend_columns,
 )
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
@@ -89,7 +88,7 @@ def listed(
 
 def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
     keys = [*info.keys] or [(name,) for name in info.by]
-    shown = ", ".join(name[0] if len(name) == 1 else f"({', '.join(name)})" for name in keys)
+    shown = ", ".join(map(show_key, keys))
     sums = ", ".join(info.indicators)
     span = span_of(info.name) or (None, None)
     return info.name, info.kind, shown or None, sums or None, *span, asked(info)
@@ -124,8 +123,8 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
 
 
 def _of_query(name: str, columns: Sequence[str]) -> Rows:
-    every = (*TREND_COLUMNS, *(c for c in columns if c.lower() not in TREND_OWN), TREND_ERROR)
     way = f"trend({in_select(name)})"
+    every = trend_columns(columns)
     return [(way, c, "window" if c in TREND_OWN else "answer") for c in every]
 
 

@@ -26,7 +26,7 @@ from muntin.select.columns import (
 from muntin.select.comparing import kind_of
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.syntax import SourceItem, Statement, VectorItem, item_number, show_item
+from muntin.select.syntax import FromItem, SourceItem, Statement, VectorItem, item_number, show_item
 
 Ctes = Mapping[str, Relation]
 
@@ -118,10 +118,12 @@ class _Resolution:
         scope = Scope(parent)
         reads = self._sources(node, scope, ctes)
         _join_vectors(self.text, node, scope)
-        scope.joined.update(_joined_names(node, scope))
+        joins = node.args.get("joins") or []
+        used = (name.name.lower() for join in joins for name in join.args.get("using") or ())
+        scope.joined |= {name: "" for name in used if scope.with_column(name)}
         given = [e.alias for e in node.expressions if isinstance(e, exp.Alias)]
         scope.given = {name.lower(): 1 for name in given}
-        for join in node.args.get("joins") or []:
+        for join in joins:
             on = join.args.get("on")
             if on is not None:
                 reads += self._expression(on, scope, ctes)
@@ -224,8 +226,8 @@ class _Resolution:
                 message = f"two FROM items are called '{source.alias}'"
                 raise self._error(clause.this, message, remedy, code="ambiguous")
             for name in clause.args.get("using") or ():
-                sides = (next(iter(scope.with_column(name.name)), None), source)
-                name.meta["same"] = tuple(_of_source(name, side) for side in sides)
+                other = next(iter(scope.with_column(name.name)), source)
+                name.meta["same"] = other.as_column(name.copy()), source.as_column(name.copy())
             scope.sources.append(source)
             reads += source.relation.reads
         return reads
@@ -255,22 +257,19 @@ class _Resolution:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(default, quoted=True)))
         return FromSource(alias or default, relation, bound, named=bool(alias))
 
-    def _bind(self, item: object, ctes: Ctes) -> Bound:
-        if isinstance(item, SourceItem) and item.name.lower() in ctes:
+    def _bind(self, item: FromItem, ctes: Ctes) -> Bound:
+        name = item.name if isinstance(item, SourceItem) else ""
+        if name.lower() in ctes:
+            what, remedy = "takes no key", f"write {name}"
             if item.window is not None:
-                raise self._error(
-                    item.span,
-                    f"'{item.name}' is a WITH query: it has no window of its own",
-                    "put the window clause after the summary in the WITH query",
-                )
-            message = f"'{item.name}' is a WITH query: it takes no key"
-            raise self._error(item.span, message, f"write {item.name}")
+                what = "has no window of its own"
+                remedy = "put the window clause after the summary in the WITH query"
+            raise self._error(item.span, f"'{name}' is a WITH query: it {what}", remedy)
         try:
-            return self.binder.bind(item)  # type: ignore[arg-type]
+            return self.binder.bind(item)
         except SelectError as error:
             plain = isinstance(item, SourceItem) and item.arguments is None
             if error.code == "unknown_name" and plain and ctes:
-                name = item.name  # type: ignore[union-attr]
                 remedy = did_you_mean(name, [*ctes, *self.binder.summaries], "there are")
                 error = error.replaced(remedy=remedy)
             raise error from None
@@ -312,14 +311,6 @@ class _Resolution:
         return Relation(columns, reads)
 
 
-def _of_source(name: exp.Identifier, source: FromSource | None) -> exp.Column:
-    """A column that USING names, as one of its two sources has it."""
-    column = exp.Column(this=name.copy())
-    known = None if source is None else source.column(name.name)
-    column.meta["kind"] = None if known is None else known.kind
-    return column
-
-
 def _position(node: exp.Expr) -> int | None:
     """The number of a column: 2, also in brackets, and also -2, of which there is none."""
     sign = 1
@@ -345,8 +336,8 @@ def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
             continue
         conditions, shared = [], set()
         for other in before:
-            for name in _shared(source, other):
-                if name not in shared:
+            for name in source.key:
+                if name in other.key and name not in shared:
                     shared.add(name)
                     conditions.append(_same(source, other, name))
                     scope.joined.setdefault(name.lower(), other.alias)
@@ -361,21 +352,6 @@ def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
             )
         join.set("on", exp.and_(*conditions, copy=False))
         join.set("kind", "INNER")
-
-
-def _joined_names(node: exp.Select, scope: Scope) -> dict[str, str]:
-    """Columns named by USING: one column, which needs no qualifier."""
-    names: dict[str, str] = {}
-    for join in node.args.get("joins") or []:
-        for name in join.args.get("using") or []:
-            names.setdefault(name.name.lower(), "")
-    return {name: alias for name, alias in names.items() if scope.with_column(name)}
-
-
-def _shared(source: FromSource, other: FromSource) -> list[str]:
-    mine = (source.bound.key if source.bound else None) or ()
-    theirs = (other.bound.key if other.bound else None) or ()
-    return [name for name in mine if name in theirs]
 
 
 def _same(source: FromSource, other: FromSource, name: str) -> exp.Expr:

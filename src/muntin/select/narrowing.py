@@ -218,8 +218,7 @@ def _beyond(tree: exp.Select, clauses: frozenset[str]) -> bool:
 
 
 def _condition(part: exp.Expr, columns: Mapping[str, str]) -> Condition | None:
-    while isinstance(part, exp.Paren):
-        part = part.this
+    part = part.unnest()
     kind = type(part)
     if kind not in _OPERATORS:
         return None
@@ -300,9 +299,7 @@ def projected(
     found: list[str] = []
     for projection in tree.expressions:
         column = projection.this if isinstance(projection, exp.Alias) else projection
-        if isinstance(column, exp.Star) or (
-            isinstance(column, exp.Column) and isinstance(column.this, exp.Star)
-        ):
+        if column.is_star:
             found += item.columns
         elif isinstance(column, exp.Column) and column.name in item.columns:
             found.append(column.name)

@@ -72,14 +72,8 @@ _NEVER = {
 """Pairs that sqlglot passes over, of which no SQL has any."""
 
 
-def tokenize(text: str, limits: Limits) -> list[Token]:
-    """Tokens of one statement, whose `start` and `end` are places in `text`.
-
-    Raises
-    ------
-    SelectError
-        With code "limit", "character", "unterminated", "statement" or "syntax".
-    """
+def _tokens(text: str, limits: Limits) -> list[Token]:
+    """Tokens of one statement, whose `start` and `end` are places in `text`."""
     check_text(text, limits)
     _check_characters(text, limits)
     try:
@@ -407,7 +401,7 @@ def parse(text: str, limits: Limits | None = None) -> Statement:
         Anything in the text that cannot be a statement, with its place.
     """
     limits = limits or Limits()
-    tokens = tokenize(text, limits)
+    tokens = _tokens(text, limits)
     rewritten, items = Extraction(text, tokens, limits).run()
     try:
         parser = _Parser(dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)

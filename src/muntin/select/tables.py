@@ -5,7 +5,6 @@ Tables are kept by what was asked, so that a second statement over the same wind
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Any
@@ -24,7 +23,6 @@ from muntin.select.catalog import Loaded, SummaryInfo
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 from muntin.select.values import conformed, has_untyped, typed
 
-_TABLES_MAX = 4096
 _TOGETHER_ROWS_MAX = 1 << 16  # of answers to windows that close together
 
 
@@ -152,14 +150,6 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
 class TableCache(Cache[tuple[Hashable, pa.Table]]):
     """The newest Arrow table of each name, which says what was asked, with the token of its
     content: in a live stream each version of a ledger has others, and nobody asks for the last."""
-
-    def __init__(
-        self,
-        bytes_max: int,
-        kept_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(bytes_max, kept_seconds, clock, _TABLES_MAX)
 
     def made(
         self, name: Hashable, token: Hashable, make: Callable[[], tuple[pa.Table, bool]]

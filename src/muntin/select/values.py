@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import product
 from typing import Any
@@ -182,18 +182,11 @@ def json_column(column: pa.ChunkedArray) -> list[Any]:
         finite = pc.call_function("is_finite", [column])
         column = pc.call_function("if_else", [finite, column, pa.scalar(None, kind)])
         return column.to_pylist()
-    if (
-        pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_null(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-    ):
-        return column.to_pylist()
     if pa.types.is_timestamp(kind):
         micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
         return [None if us is None else instant_text(us) for us in micros]
-    return [_json_value(value) for value in column.to_pylist()]
+    values = column.to_pylist()
+    return [_json_value(value) for value in values] if kind in _FROM_JSON else values
 
 
 def typed_column(values: Sequence[Any], kind: str) -> pa.Array:
@@ -236,8 +229,6 @@ def duration_said(value: timedelta) -> str:
 def _json_value(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -245,8 +236,6 @@ def _json_value(value: Any) -> Any:
         value = abs(value)
         microseconds = (value - timedelta(days=value.days)) // timedelta(microseconds=1)
         return _iso_duration((0, sign * value.days, sign * microseconds * 1000))
-    if isinstance(value, bytes):
-        return value.hex()
     if isinstance(value, pa.MonthDayNano):
         return _iso_duration(value)
     return value
