@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ledger_helpers import SPEC
 
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import check_name, open_ledger
+from muntin.ledger.open import absolute
 from muntin.ledger.temporary import _swept, forget, temporary
 from tests.odd_names import WORDS
 
@@ -88,6 +90,20 @@ def test_every_form_of_url_opens_the_same_file(tmp_path, monkeypatch):
         ledger = open_ledger(url, create=False)
         assert [one.name for one in ledger.pipelines()] == ["p"]
         ledger.close()
+
+
+@pytest.mark.parametrize("folder", ["plain", "50%41?"])
+@pytest.mark.parametrize("url", ["a%41.db", "what?.db", "sqlite:///b%20c.db?busy=3", "file:x.db"])
+def test_a_url_made_absolute_is_the_same_ledger(url, folder, tmp_path, monkeypatch):
+    there = tmp_path / folder
+    there.mkdir()
+    monkeypatch.chdir(there)
+    if url.startswith("file:"):  # refused, and not made good
+        assert absolute(url) == url
+        return
+    with closing(open_ledger(url)) as ledger, closing(open_ledger(absolute(url))) as same:
+        assert same.path.samefile(ledger.path)
+    assert len(list(there.glob("*.db"))) == 1
 
 
 def test_memory_ledgers_are_shared_by_name():

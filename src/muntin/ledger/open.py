@@ -49,7 +49,7 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
         raise LedgerError(f"{ascii(url)[:80]} is not the URL of a ledger; {_FORMS}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        if url.endswith(FILE_ENDINGS) and not url.startswith(("sqlite:", "memory:", "file:")):
+        if _is_path(url):
             return _open_sqlite(url, f"sqlite:///{url}", {}, create)
         raise LedgerError(f"{url!a} is not the URL of a ledger; {_FORMS}")
     if scheme == "memory":
@@ -72,13 +72,24 @@ def open_ledger(url: str | os.PathLike[str], *, create: bool = True) -> SqliteLe
 
 def absolute(url: str) -> str:
     """The same ledger for a process that has another working folder."""
-    path, rest = url, ""
     if url.startswith("sqlite:///"):
         path, mark, options = url.removeprefix("sqlite:///").partition("?")
-        rest = mark + options
-    elif not url.endswith(FILE_ENDINGS) or "://" in url:
+    elif _is_path(url):
+        path, mark, options = _escaped(url), "", ""
+    else:
         return url
-    return f"sqlite:///{os.path.abspath(path)}{rest}"
+    full = os.path.normpath(os.path.join(_escaped(os.getcwd()), path))
+    return f"sqlite:///{full}{mark}{options}"
+
+
+def _is_path(url: str) -> bool:
+    others = ("sqlite:", "memory:", "file:")
+    return url.endswith(FILE_ENDINGS) and "://" not in url and not url.startswith(others)
+
+
+def _escaped(path: str) -> str:
+    """As a URL has it: what would be an escape, or begin the options."""
+    return path.replace("%", "%25").replace("?", "%3F")
 
 
 def _open_sqlite(path: str, url: str, options: dict[str, Any], create: bool) -> SqliteLedger:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
-from muntin.ledger.records import Coverage, Made
+from muntin.ledger.records import Made
 from muntin.ledger.rules import INT64_MAX, whole
 from muntin.ledger.slices import NOTHING, Slices, added_up, check_slices
 
@@ -32,9 +32,6 @@ class Rollups:
     """Length -> (start, until)."""
     dropped: dict[int, int] = field(default_factory=dict)
     """Length -> horizon: retention has dropped the slices before it (also of the panes)."""
-
-    def coverage(self) -> list[Coverage]:
-        return [Coverage(length, *reach) for length, reach in sorted(self.covered.items())]
 
     def tiles(self, start: int, end: int, below: int | None = None) -> list[Tile]:
         """The fewest runs of slices that hold [start, end), from lengths under `below`.
@@ -208,10 +205,5 @@ def check_received(
                 "rollups that cover them"
             )
         meant, found = due.get(length, NOTHING), added_up(given.get(length, ()))
-        check_sums(
-            f'what the batch adds to the rollups of "{summary}" of {length} us',
-            Slices(
-                found.starts, found.events, meant.late if len(meant) == len(found) else found.late
-            ),
-            meant,
-        )
+        what = f'what the batch adds to the rollups of "{summary}" of {length} us'
+        check_sums(what, found, meant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -234,22 +234,23 @@ def _check_partial(partial: Partial, owned: Owned, pipeline: str) -> Partial:
 
 
 def check_summary(name: str, owned: Owned, pipeline: str) -> None:
-    if name not in owned.kinds:
+    _check_known("summary", name, owned.kinds, pipeline)
+
+
+def _check_known(what: str, name: str, known: Collection[str], pipeline: str) -> None:
+    if name not in known:
         raise UnknownName(
-            f'pipeline "{pipeline}" has no summary {name!r}; its spec has '
-            + (", ".join(sorted(owned.kinds)) or "none")
+            f'pipeline "{pipeline}" has no {what} {name!r}; its spec has '
+            + (", ".join(sorted(known)) or "none")
         )
 
 
 def panes_of(partials: Sequence[Partial], pane_us: int) -> dict[str, Slices]:
-    """Summary -> what a batch adds to its panes; `late` is zero."""
+    """Summary -> what a batch adds to its panes; `late` means nothing."""
     found: dict[str, list[Slices]] = {}
     for partial in partials:
         if partial.length in (None, pane_us):
-            part = partial.slices
-            found.setdefault(partial.summary, []).append(
-                Slices(part.starts, part.events, np.zeros_like(part.events))
-            )
+            found.setdefault(partial.summary, []).append(partial.slices)
     return {summary: added_up(parts) for summary, parts in found.items()}
 
 
@@ -280,9 +281,7 @@ def count_late(
 
 def newer(old: int | None, new: int | None) -> int | None:
     """The maximum of two times, of which either may be missing."""
-    if old is None or new is None:
-        return new if old is None else old
-    return max(old, new)
+    return max((time for time in (old, new) if time is not None), default=None)
 
 
 def kept_rejected(rejected: Sequence[Rejected]) -> list[Rejected]:
@@ -320,11 +319,7 @@ def check_windows(
         )
     points = []
     for point in trends:
-        if point.query not in owned.queries:
-            raise UnknownName(
-                f'pipeline "{pipeline}" has no standing query {point.query!r}; its spec has '
-                + (", ".join(sorted(owned.queries)) or "none")
-            )
+        _check_known("standing query", point.query, owned.queries, pipeline)
         points.append(
             TrendPoint(
                 point.query,

@@ -60,7 +60,7 @@ def unpack(size: int, codec: int, stored: bytes) -> Payload:
     return payload
 
 
-def checksum(values: tuple[int | str | None, ...], stored: bytes = b"") -> int:
+def checksum(values: Sequence[int | str | None], stored: bytes = b"") -> int:
     """CRC-32C of a row."""
     described = json.dumps(values, separators=(",", ":")).encode("ascii")
     crc = google_crc32c.value(described)
@@ -111,10 +111,7 @@ class SqlTable:
 
     def open_row(self, row: Sequence[Any], place: str) -> tuple[Any, ...]:
         """The values of a row (with its payload at the end), or LedgerError if it is damaged."""
-        if not self.payload:
-            values, crc, stored = tuple(row[:-1]), row[-1], b""
-        else:
-            values, crc, stored = tuple(row[:-2]), row[-2], row[-1]
+        *values, crc, stored = row if self.payload else (*row, b"")
         try:
             sound = checksum(values, stored) == crc
         except TypeError:  # damage made a value of another type
@@ -122,7 +119,7 @@ class SqlTable:
         if not sound:
             raise self._damaged(row, place, "its checksum does not match")
         if not self.payload:
-            return values
+            return tuple(values)
         *values, size, codec = values
         try:
             return (*values, unpack(size, codec, stored))

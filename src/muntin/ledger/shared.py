@@ -65,7 +65,6 @@ class Replica(SqliteFile):
         self._head = _NO_HEAD
         self._rows: Counter[str] = Counter()  # of each table, at that head
         self._changing = threading.RLock()
-        self._local: Tables | None = None
         self._asked = 0.0  # when the question was put whose answer the copy has seen
         self._rest_until = 0.0
 
@@ -79,8 +78,8 @@ class Replica(SqliteFile):
 
     def prepare(self, *, create: bool) -> None:
         super().prepare(create=True)
-        self._local = self.connect()
-        meta = _packed(self._local.meta())  # of a ledger that is made now
+        self._following = self.connect()
+        meta = _packed(self._following.meta())  # of a ledger that is made now
         self._patiently(lambda left: self.store.begin(create, meta, left), self.deadline)
         with self._changing:
             self._catch_up(self.deadline)
@@ -102,8 +101,7 @@ class Replica(SqliteFile):
     def close(self) -> None:
         with self._changing:
             super().close()
-            if self._local is not None:
-                self._local.close()
+            self._following.close()
         self.store.close()
 
     # Following the store
@@ -217,11 +215,6 @@ class Replica(SqliteFile):
                 meta = _apply(connection, changes, self.place)
             return head, meta
         raise StoreError(f"{self.place} changes faster than its rows can be read")
-
-    @property
-    def _following(self) -> Tables:
-        assert self._local is not None  # noqa: S101  (`prepare` came first)
-        return self._local
 
     # Changing the store
 

@@ -110,14 +110,10 @@ NOTHING = Slices(*(np.empty(0, np.int64) for _ in range(_COLUMNS)))
 
 def added_up(parts: Iterable[Slices]) -> Slices:
     """The slices of several pieces of one length, each slice once."""
-    filled = [part for part in parts if len(part)]
+    filled = [part._columns() for part in parts if len(part)]
     if not filled:
         return NOTHING
-    starts, events, late = (
-        np.concatenate([getattr(part, name) for part in filled])
-        for name in ("starts", "events", "late")
-    )
-    return Slices(*sums_of_set(starts, events, late))
+    return Slices(*sums_of_set(*map(np.concatenate, zip(*filled, strict=True))))
 
 
 def check_slices(what: str, slices: Slices, length: int) -> Slices:

@@ -195,10 +195,9 @@ class View:
 
     def coverage(self, summary: str) -> list[Coverage]:
         """The rollups of a summary, by length."""
-        with self._connect() as connection:
-            named = connection.execute(f"SELECT {_NAME}", _bindable((ROLE_SUMMARY, summary)))
-            (identifier,) = named.fetchone()
-            return load_rollups(connection, identifier, 0).coverage()
+        clause = f"WHERE summary = {_NAME} ORDER BY length"
+        rows = self._rows(schema.COVERAGE, clause, (ROLE_SUMMARY, summary))
+        return [Coverage(*reach) for _, *reach in rows]
 
     def horizon(self, summary: str, length: int) -> int | None:
         """Retention has dropped the slices of that length before this; None: it dropped none."""
