@@ -23,7 +23,7 @@ from muntin.select.listing import listed
 from muntin.select.names import resolve
 from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
 from muntin.select.parser import check_text, parse
-from muntin.select.shapes import Slots, conditions_with, item_with, outline_of, slots_of
+from muntin.select.shapes import Slots, filled, outline_of, slots_of
 from muntin.select.syntax import (
     DIALECT,
     MARK,
@@ -184,11 +184,10 @@ class Planner:
         if entry is None or entry.slots is None or entry.known != known:
             return None
         plan = entry.plan
-        conditions = conditions_with(entry.slots, constants, plan.sql, plan.narrowing)
-        item = item_with(entry.slots, constants, self._limits)
-        if item is None or conditions is None:
+        found = filled(entry.slots, constants, plan.sql, plan.narrowing, self._limits)
+        if found is None:
             return None
-        sql, narrowing = conditions
+        item, sql, narrowing = found
         (bound,) = plan.items
         if item.arguments is not entry.slots.item.arguments:
             try:

@@ -14,7 +14,7 @@ cannot continue either of them; and so on to the end of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -39,9 +39,8 @@ _HOLE = "\x01"  # no text that can be planned holds it
 class Slots:
     """Which constants of a text are arguments of its FROM item, and which are of conditions.
 
-    `constants`: all of the text, as written.
-    `arguments`: for each constant, the argument of the item that it is; None where it is none, so
-      that it must be as it was.
+    `constants`: all of the text, as written. One that is named nowhere else must be as it was.
+    `arguments`: from constants to the arguments of the item.
     `negative`: constants behind a minus.
     `conditions`: from constants to the place of their condition in `Narrowing`.
     `window`: constants of the window clause, in order.
@@ -49,8 +48,8 @@ class Slots:
 
     item: SourceItem
     constants: tuple[str, ...]
-    arguments: tuple[int | None, ...]
-    negative: frozenset[int]
+    arguments: Mapping[int, int]
+    negative: Collection[int]
     conditions: Mapping[int, int]
     window: Sequence[int]
 
@@ -69,9 +68,8 @@ def slots_of(
     an item, and there is no WITH query that the item could be.
     """
     item = statement.items[0] if len(statement.items) == 1 else None
-    if not isinstance(item, SourceItem):
-        return None
-    if sum(1 for _ in statement.tree.find_all(exp.Select)) != 1:
+    selects = sum(1 for _ in statement.tree.find_all(exp.Select))
+    if not isinstance(item, SourceItem) or selects != 1:
         return None
     text = statement.text
     ends = {
@@ -79,26 +77,22 @@ def slots_of(
         for number, argument in enumerate(item.arguments or ())
         if isinstance(argument, Value)
     }
-    arguments: list[int | None] = []
-    negative, window = set(), []
+    arguments, negative, window = dict[int, int](), set[int](), list[int]()
     first, last = item.window_span.start, item.window_span.start + item.window_span.length
     for at, found in enumerate(_CONSTANT.finditer(text)):
         if first <= found.start() < last and found[0][0] == "'":
             window.append(at)
-        number, argument = ends.get(found.end(), (None, None))
-        arguments.append(number)
-        if argument is not None and text[argument.span.start] == "-":
-            negative.add(at)
+        if found.end() in ends:
+            arguments[at], argument = ends[found.end()]
+            if text[argument.span.start] == "-":
+                negative.add(at)
     constants = outline_of(text)[1]
     conditions = {} if narrowing is None else _conditions(statement, constants, sql, narrowing)
-    if (
-        item.window is None
-        or _window_with(item.window, [_value(constants[at], limits) for at in window]) is None
-    ):
+    if _window_with(item.window, [_value(constants[at], limits) for at in window]) is None:
         window = []  # of none, or spelled otherwise: LAST 5 minutes
-    if all(number is None for number in arguments) and not conditions and not window:
+    if not (arguments or conditions or window):
         return None
-    return Slots(item, constants, tuple(arguments), frozenset(negative), conditions, window)
+    return Slots(item, constants, arguments, negative, conditions, window)
 
 
 def _conditions(
@@ -117,62 +111,53 @@ def _conditions(
     }
 
 
-def conditions_with(
-    slots: Slots, constants: tuple[str, ...], sql: str, narrowing: Narrowing | None
-) -> tuple[str, Narrowing | None] | None:
-    """The SQL and the conditions with other constants; None where the text has to be read."""
-    if narrowing is None:
-        return sql, None
-    conditions = list(narrowing.conditions)
-    changed: dict[str, str] = {}
-    for at, place in slots.conditions.items():
-        was, text = slots.constants[at], constants[at]
-        if text == was:
-            continue
-        if not is_whole(text):
-            return None
-        old = conditions[place]
-        value = -int(text) if old.negative else int(text)
-        conditions[place] = replace(old, value=value, constant=text)
-        changed[was] = text
-    if changed:
-        sql = _CONSTANT.sub(lambda found: changed.get(found[0], found[0]), sql)
-    return sql, replace(narrowing, conditions=tuple(conditions))
+def filled(
+    slots: Slots,
+    constants: tuple[str, ...],
+    sql: str,
+    narrowing: Narrowing | None,
+    limits: Limits,
+) -> tuple[SourceItem, str, Narrowing | None] | None:
+    """The FROM item, the SQL and the conditions with other constants; None where the text has to
+    be read.
 
-
-def item_with(slots: Slots, constants: tuple[str, ...], limits: Limits) -> SourceItem | None:
-    """The FROM item with other constants; None where the text has to be read.
-
-    Its places are not set: errors are left to those who read the text.
+    The item's places are not set: errors are left to those who read the text.
     """
-    values, changed = list(slots.item.arguments or ()), False
-    for at, (number, was, text) in enumerate(
-        zip(slots.arguments, slots.constants, constants, strict=True)
-    ):
-        if text == was or at in slots.conditions or at in slots.window:
+    item, arguments = slots.item, dict[int, Value]()
+    conditions = [] if narrowing is None else list(narrowing.conditions)
+    in_sql: dict[str, str] = {}
+    for at, (was, text) in enumerate(zip(slots.constants, constants, strict=True)):
+        if text == was or at in slots.window:
             continue
-        if number is None or (text[0] == "'") != (was[0] == "'"):
+        place, number = slots.conditions.get(at), slots.arguments.get(at)
+        if place is not None and is_whole(text):
+            value = -int(text) if conditions[place].negative else int(text)
+            conditions[place] = replace(conditions[place], value=value, constant=text)
+            in_sql[was] = text
+            continue
+        given = _value(text, limits)
+        alike = isinstance(given, str) == (was[0] == "'")
+        if place is not None or number is None or given is None or not alike:
             return None
-        value = _value(text, limits)
-        if value is None:
-            return None
-        values[number] = Value(-value if at in slots.negative else value)  # type: ignore[operator]
-        changed = True
-    item = slots.item
+        arguments[number] = Value(-given if at in slots.negative else given)  # type: ignore[operator]
+    if arguments:
+        known = enumerate(item.arguments or ())
+        item = replace(item, arguments=tuple(arguments.get(at, each) for at, each in known))
     if any(constants[at] != slots.constants[at] for at in slots.window):
-        assert item.window is not None  # noqa: S101 (it has constants)
-        texts = [_value(constants[at], limits) for at in slots.window]
-        window = _window_with(item.window, texts)
+        window = _window_with(item.window, [_value(constants[at], limits) for at in slots.window])
         if window is None:
             return None
         item = replace(item, window=window)
-    return replace(item, arguments=tuple(values)) if changed else item
+    if in_sql and narrowing is not None:
+        sql = _CONSTANT.sub(lambda found: in_sql.get(found[0], found[0]), sql)
+        narrowing = replace(narrowing, conditions=tuple(conditions))
+    return item, sql, narrowing
 
 
-def _window_with(window: WindowAsked, constants: Sequence[object]) -> WindowAsked | None:
+def _window_with(window: WindowAsked | None, constants: Sequence[object]) -> WindowAsked | None:
     """A window of the same form with other constants; None where the text has to be read."""
     try:
-        match window.kind, constants:
+        match window and window.kind, constants:
             case "last", [str(length)]:
                 return WindowAsked("last", length_us=duration_us(length))
             case "window", [str(start)]:
