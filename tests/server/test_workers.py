@@ -28,13 +28,13 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.server import workers as module
 from muntin.server.answering import Asked
-from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
 from muntin.server.reader import Reader
 from muntin.server.sending import Pace
 from muntin.server.serving import Server
 from muntin.server.statements import PIECE_BYTES, Statements
-from muntin.server.worker import BEGIN, LENGTH, Worker, _warm
+from muntin.server.worker import BEGIN, Worker, _warm
+from muntin.server.workers import ForkServer, workers_in
 from tests.server.conftest import PATIENCE_SECONDS, fed_server, until
 from tests.server.test_live import Live
 
@@ -108,14 +108,14 @@ def test_nobody_waits_for_kernels_that_the_answer_does_not_need(feeder, ledger, 
 
 def workers_of(server):
     places = server.app.state.statements.runner
-    return [p.worker for p in (*places._free, *places._taken) if p.worker is not None]
+    return workers_in((*places._free, *places._taken))
 
 
 def test_a_ledger_that_is_not_there_yet(tmp_path, caplog):
     """Whoever asks hears it in one line; the log has no traceback, and the worker goes on."""
     near, far = socket.socketpair()
     url = f"sqlite:///{tmp_path / 'later.db'}"
-    settings = {"ledger": url, "cache_bytes": 1 << 20, "limits": {}}
+    settings = {"ledger": url, "limits": {}}
     threading.Thread(target=_serve, args=(far, settings), daemon=True).start()
     assert "there is no ledger" in _asked(near)["message"]
     open_ledger(url).close()
@@ -147,11 +147,10 @@ def _serve(connection, settings):
 
 def _asked(connection):
     arguments = {"text": "SELECT 1", "form": "application/json", "rows_max": 10}
-    body = Asked("sql", arguments, 1 << 20).to_json().encode()
-    connection.sendall(LENGTH.pack(len(body)) + body)
-    (size,) = LENGTH.unpack(connection.recv(LENGTH.size))
-    head = json.loads(connection.recv(size))
-    connection.recv(head.get("size") or 1) if head["kind"] == "answer" else None
+    connection.sendall(Asked("sql", arguments, 1 << 20).to_json().encode() + b"\n")
+    with connection.makefile("rb") as said:
+        head = json.loads(said.readline())
+        said.read(head.get("size", 0))
     return head
 
 
@@ -201,10 +200,10 @@ def test_an_answer_has_what_was_committed_before_the_question(feeder, ledger):
 
 def test_a_statement_beyond_its_time_is_ended_from_outside(feeder, ledger):
     limits = ServerLimits(statement_seconds=3600.0, statement_end_seconds=1.0)
-    with serving(ledger, limits) as (server, http):
+    with serving(ledger, limits) as (_, http):
         refused = ask(http, heavy())
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "timeout")
-        assert server.app.state.statements.runner.ended
+        assert "its process was ended" in refused.json()["error"]["message"]
         # a busy machine may need longer for this one, too
         until(lambda: ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL").is_success)
 
@@ -301,7 +300,7 @@ def test_closed_windows_do_not_wait_where_every_place_is_held(feeder, ledger):
         other.subscribe(windows="orders")
         assert other.subscribe(id="q", query="busiest", on="window")["type"] == "subscribed"
         held = [Asking(server, heavy(number)) for number in range(6)]
-        until(lambda: busy(server) == server.app.state.statements.runner.places)
+        until(lambda: busy(server) == ServerLimits().statements_at_once)
         feeder.minute()
         heard = [other.hear("window"), other.hear("window")]
         assert ["result" in message for message in heard].count(True) == 1  # the stored one
@@ -449,6 +448,21 @@ def _asked_in_vain(url):
             ask(http, heavy())
         except httpx.HTTPError:
             return
+
+
+def test_a_process_that_could_not_be_started_is_started_later(ledger, monkeypatch):
+    def none_left(*_, **__):
+        raise BlockingIOError("no process can be had now")
+
+    fork_server = ForkServer(ledger, ServerLimits())
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", none_left)
+        with pytest.raises(OSError, match="no process"):
+            fork_server.begin()
+    connection, pid = fork_server.begin()
+    assert pid
+    connection.close()
+    fork_server.close()
 
 
 def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(feeder, ledger):

@@ -84,12 +84,9 @@ class Threads:
     """Computes in this process, which alone holds the ledger."""
 
     def __init__(self, reader: Reader, limits: ServerLimits) -> None:
-        self.places = limits.statements_at_once
-        self.ended = 0
-        self.can_end = False
         self._reader = reader
         self._answering = Answering(reader)
-        self._pool = ThreadPoolExecutor(self.places, "muntin-query")
+        self._pool = ThreadPoolExecutor(limits.statements_at_once, "muntin-query")
 
     def start(self) -> None:
         self._pool.submit(self._warm)
@@ -168,7 +165,7 @@ class Statements:
         self.runner: Workers | Threads = (
             Workers(reader.ledger, limits) if shared else Threads(reader, limits)
         )
-        self._turns: Turns[_Job] = Turns(self.runner.places)
+        self._turns: Turns[_Job] = Turns(limits.statements_at_once)
         self._shared: OrderedDict[str, _Job] = OrderedDict()
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -364,7 +361,7 @@ class Statements:
             self._withdraw(job)
             self._forget(job)
             self._unanswered.discard(job)
-        elif not job.waiters and ends and self.runner.can_end and job.running is not None:
+        elif not job.waiters and ends and isinstance(self.runner, Workers) and job.running:
             self._forget(job)
             job.running.cancel()
 

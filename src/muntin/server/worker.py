@@ -1,4 +1,4 @@
-"""Processes that answer statements: `python -m muntin.server.worker`, started by `fork_server.py`.
+"""Processes that answer statements: `python -m muntin.server.worker`, started by `workers.py`.
 
 The first process has loaded what an answer needs, kernels too, and does nothing but fork: a worker
 is there in some milliseconds, so that one whose statement is beyond its limits can be killed at any
@@ -30,8 +30,7 @@ from muntin.server.reader import Reader
 from muntin.spec import Pipeline
 
 BEGIN, END, WARM = b"b", b"e", b"w"
-LENGTH = struct.Struct(">I")
-PIECE_BYTES = 64 << 10
+NUMBER = struct.Struct(">I")
 _LOG = logging.getLogger("muntin.server")
 
 
@@ -40,7 +39,7 @@ def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
     children: set[int] = set()
     try:
         _obey(control, settings, children)
-    except (ConnectionError, EOFError):
+    except (ConnectionError, struct.error):
         pass  # the server has gone in the middle of a word
     finally:
         for pid in children:
@@ -60,12 +59,12 @@ def _obey(control: socket.socket, settings: dict[str, Any], children: set[int]) 
                 _work(socket.socket(fileno=given[0]), settings)
             os.close(given[0])
             children.add(pid)
-            control.sendall(LENGTH.pack(pid))
+            control.sendall(NUMBER.pack(pid))
         elif order == WARM:
             _warm(settings, warm_for)
-            control.sendall(LENGTH.pack(len(warm_for)))
+            control.sendall(NUMBER.pack(len(warm_for)))
         elif order == END:
-            (pid,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+            pid = _number(control)
             if pid in children:  # not waited for yet, so the number is still its own
                 children.remove(pid)
                 _end(pid)
@@ -111,12 +110,13 @@ def _work(connection: socket.socket, settings: dict[str, Any]) -> None:
 class Worker:
     """One process' end of the conversation: one question at a time.
 
-    A message is its head's length, its head as JSON, and `size` bytes where the head says so; of
-    an answer in a file the file itself is sent.
+    A message is its head, a line of JSON, and `size` bytes where the head says so; of an answer in
+    a file the file itself is sent.
     """
 
     def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
         self._connection = connection
+        self._questions = connection.makefile("rb")
         self._settings = settings
         self._answering: Answering | None = None
         try:
@@ -128,10 +128,10 @@ class Worker:
 
     def _opened(self) -> Answering:
         if self._answering is None:
-            settings = self._settings
-            ledger = open_ledger(settings["ledger"], create=False)
-            catalog = LedgerCatalog(ledger, cache_bytes=settings["cache_bytes"])
-            self._answering = Answering(Reader(ledger, catalog, Limits(**settings["limits"])))
+            ledger = open_ledger(self._settings["ledger"], create=False)
+            limits = Limits(**self._settings["limits"])
+            catalog = LedgerCatalog(ledger, cache_bytes=limits.cache_bytes)
+            self._answering = Answering(Reader(ledger, catalog, limits))
         return self._answering
 
     def serve(self) -> None:
@@ -139,8 +139,10 @@ class Worker:
             self._answer(self._asked())
 
     def _asked(self) -> Asked:
-        (size,) = LENGTH.unpack(_exactly(self._connection, LENGTH.size))
-        return Asked(**json.loads(_exactly(self._connection, size)))
+        question = self._questions.readline()
+        if not question.endswith(b"\n"):
+            raise EOFError
+        return Asked(**json.loads(question))
 
     def _answer(self, asked: Asked) -> None:
         try:
@@ -160,8 +162,7 @@ class Worker:
         self._send({"kind": "error", **error_data(error)})
 
     def _send(self, head: dict[str, Any], out: IO[bytes] | None = None) -> None:
-        data = json.dumps(head).encode()
-        data = LENGTH.pack(len(data)) + data
+        data = json.dumps(head).encode() + b"\n"
         if out is not None and head["file"]:
             out.flush()
             sent = socket.send_fds(self._connection, [data], [out.fileno()])
@@ -170,14 +171,8 @@ class Worker:
             self._connection.sendall(data + (b"" if out is None else out.read()))
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(min(size - len(data), PIECE_BYTES))
-        if not more:
-            raise EOFError
-        data += more
-    return data
+def _number(control: socket.socket) -> int:
+    return NUMBER.unpack(control.recv(NUMBER.size, socket.MSG_WAITALL))[0]
 
 
 def main() -> None:
@@ -185,8 +180,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s:%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
     control = socket.socket(fileno=int(sys.argv[1]))
-    (size,) = LENGTH.unpack(_exactly(control, LENGTH.size))
-    nurse(control, json.loads(_exactly(control, size)))
+    nurse(control, json.loads(control.recv(_number(control), socket.MSG_WAITALL)))
 
 
 if __name__ == "__main__":

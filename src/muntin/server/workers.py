@@ -10,21 +10,121 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
-from typing import IO, Any
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import IO
 
 from muntin.errors import MuntinError, SelectError
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.server.answering import Asked, error_of
-from muntin.server.fork_server import ForkServer
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError
-from muntin.server.worker import LENGTH
+from muntin.server.worker import BEGIN, END, NUMBER, WARM
 
 RECEIVED_BYTES = 256 << 10
 WARM_SECONDS = 5.0  # until a ledger that is empty is looked at again
 _LOG = logging.getLogger("muntin.server")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class ForkServer:
+    """Starts workers over one ledger. Its blocking calls are for threads."""
+
+    def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
+        self._settings = {"ledger": ledger.address, "limits": asdict(limits.of_statement(1))}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._closed = False
+
+    def warm(self) -> int:
+        """Have kernels loaded for all workers to come: for how many pipelines.
+
+        Raises
+        ------
+        OSError
+            As `begin`.
+        """
+        with self._lock:
+            return self._asked(WARM)
+
+    def begin(self) -> tuple[socket.socket, int]:
+        """A new worker: its socket and its process' number. Waits for it.
+
+        Raises
+        ------
+        OSError
+            There is no memory or no process to be had.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock, theirs:
+                return ours, self._asked(BEGIN, theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+
+    def forget(self, pid: int) -> None:
+        """A worker was killed: its number may be given to others."""
+        with contextlib.suppress(OSError), self._lock:
+            if self._control is not None:
+                self._control.sendall(END + NUMBER.pack(pid))
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            self._closed = True
+            self._stop()
+
+    def _asked(self, command: bytes, *files: int) -> int:
+        control = self._started()
+        socket.send_fds(control, [command], list(files))
+        answer = control.recv(NUMBER.size, socket.MSG_WAITALL)
+        if len(answer) == NUMBER.size:
+            return NUMBER.unpack(answer)[0]
+        self._stop()
+        raise OSError("the process that starts workers has ended")
+
+    def _started(self) -> socket.socket:
+        if self._closed:
+            raise OSError("the server has ended")
+        if self._process is not None and self._process.poll() is not None:
+            self._stop()
+        if self._control is None:
+            control, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our module)
+                    [sys.executable, "-m", "muntin.server.worker", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    # it forks: no threads before that, and a worker has one core anyway
+                    env={
+                        **os.environ,
+                        "OPENBLAS_NUM_THREADS": "1",
+                        "OMP_NUM_THREADS": "1",
+                        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+                    },
+                    start_new_session=True,  # a terminal's Ctrl-C is for the server
+                )
+            self._control = control
+            settings = json.dumps(self._settings).encode()  # a password is no argument to be seen
+            control.sendall(NUMBER.pack(len(settings)) + settings)
+        return self._control
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
 
 
 class WorkerProcess:
@@ -68,9 +168,8 @@ class WorkerProcess:
         self._answer = answer = self._loop.create_future()
         if self.warm:
             self.limit_time()
-        data = asked.to_json().encode()
         try:
-            await self._loop.sock_sendall(self._connection, LENGTH.pack(len(data)) + data)
+            await self._loop.sock_sendall(self._connection, asked.to_json().encode() + b"\n")
         except OSError:
             self.end(_gone())
         try:
@@ -123,18 +222,14 @@ class WorkerProcess:
 
     def _message(self) -> bool:
         """Take a whole message off what was received; False where there is none yet."""
-        received = self._received
-        if len(received) < LENGTH.size:
+        line, end, rest = self._received.partition(b"\n")
+        if not end:
             return False
-        body = LENGTH.size + LENGTH.unpack_from(received)[0]
-        if len(received) < body:
-            return False
-        head: dict[str, Any] = json.loads(received[LENGTH.size : body])
+        head = json.loads(line)
         size = 0 if head.get("file", True) else head["size"]
-        if len(received) < body + size:
+        if len(rest) < size:
             return False
-        data = bytes(received[body : body + size])
-        del received[: body + size]
+        data, self._received = bytes(rest[:size]), rest[size:]
         waiting = self._answer if self._answer is not None and not self._answer.done() else None
         if head["kind"] != "error":
             file = os.fdopen(self._files.pop(0), "rb") if head["file"] else io.BytesIO(data)
@@ -148,84 +243,79 @@ class WorkerProcess:
 
 
 class Workers:
-    """Runs what is asked in a few processes, and ends those whose statements are beyond limits.
-
-    Attributes
-    ----------
-    places : int
-        How much is computed at once.
-    ended : int
-        Workers that were killed.
-    can_end : bool
-        What is cancelled is ended.
-    """
+    """Runs what is asked in a few processes, and ends those whose statements are beyond limits."""
 
     WATCH_SECONDS = 0.02
 
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
-        self.places = limits.statements_at_once
-        self.ended = 0
-        self.can_end = True
         self._limits = limits
         self._fork_server = ForkServer(ledger, limits)
-        self._free = [_Place(self._begin) for _ in range(self.places)]
-        self._taken: set[_Place] = set()
+        self._free: list[Place] = []
+        self._taken: set[Place] = set()
         self._watching: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._is_warm = False
+        self._is_warm = self._closed = False
 
     def start(self) -> None:
         """Have workers ready before somebody asks."""
-        for place in self._free:
-            place.prepare()
+        places = range(self._limits.statements_at_once)
+        self._free = [asyncio.create_task(self._begin()) for _ in places]
         self._warming = asyncio.create_task(self._warm())
 
     async def run(self, asked: Asked) -> IO[bytes]:
-        """The answer's bytes; at most `places` at once. Cancelled, it ends the worker.
+        """The answer's bytes; at most `statements_at_once` at once. Cancelled, it ends the worker.
 
         Raises MuntinError.
         """
-        place = self._free.pop()  # the one that was used last has more in its caches
+        # the one that was used last has more in its caches
+        place = self._alive(self._free.pop())
         self._taken.add(place)
         try:
-            worker = await place.ready()
+            worker = await asyncio.shield(place)
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch())
             return await worker.ask(asked)
         except asyncio.CancelledError:
-            if place.worker is not None:
-                place.worker.end(_gone())  # it computes what nobody wants
+            for worker in workers_in([place]):
+                worker.end(_gone())  # it computes what nobody wants
             raise
         finally:
             self._taken.remove(place)
-            self._give_back(place)
+            if not self._closed:
+                self._give_back(place)
 
     def close(self) -> None:
         """End all of them."""
+        self._closed = True
         if self._warming is not None:
             self._warming.cancel()
-        for place in (*self._free, *self._taken):
-            place.close()
+        places = (*self._free, *self._taken)
+        for worker in workers_in(places):
+            worker.end(_gone())
+        for place in places:
+            place.cancel()
         self._fork_server.close()
 
-    def _give_back(self, place: _Place) -> None:
-        share = self._limits.statements_memory_bytes // self.places
-        worker = place.worker
-        if worker is not None and (worker.grown_bytes > share or self._is_warm > worker.warm):
-            worker.end(_gone())  # what it keeps would be missing for others
-        if place.worker is not None and not place.worker.ended:
-            self._free.append(place)
-        else:
-            place.prepare()
-            self._free.insert(0, place)
+    def _alive(self, place: Place) -> Place:
+        """The same, or one in its stead where it has no worker any more."""
+        ended = place.done() and not workers_in([place])
+        return asyncio.create_task(self._begin()) if ended else place
+
+    def _give_back(self, place: Place) -> None:
+        share = self._limits.statements_memory_bytes // self._limits.statements_at_once
+        for worker in workers_in([place]):
+            if worker.grown_bytes > share or self._is_warm > worker.warm:
+                worker.end(_gone())  # what it keeps would be missing for others
+        alive = self._alive(place)
+        self._free.insert(len(self._free) if alive is place else 0, alive)
 
     async def _begin(self) -> WorkerProcess:
         try:
             connection, pid = await asyncio.to_thread(self._fork_server.begin)
         except OSError as problem:
-            raise RefusalError(
-                503, "busy", f"no process can be had to answer with: {problem}", "ask again"
-            ) from None
+            said = f"no process can be had to answer with: {problem}"
+            _LOG.warning("%s", said)
+            raise RefusalError(503, "busy", said, "ask again") from None
         end_seconds = self._limits.statement_end_seconds
         return WorkerProcess(connection, pid, self._end, end_seconds, warm=self._is_warm)
 
@@ -235,7 +325,7 @@ class Workers:
         The first workers are there before: most of what a page asks for needs no kernel, and
         must not wait for those that are being compiled.
         """
-        await asyncio.gather(*(place.begun() for place in (*self._free, *self._taken)))
+        await asyncio.wait((*self._free, *self._taken))
         while True:
             try:
                 if await asyncio.to_thread(self._fork_server.warm):
@@ -244,16 +334,15 @@ class Workers:
                 _LOG.warning("kernels are not loaded: %s", problem)
             await asyncio.sleep(WARM_SECONDS)
         self._is_warm = True
-        for place in self._taken:
-            if place.worker is not None and not place.worker.warm:
-                place.worker.limit_time()  # and replaced when it is given back
-        for place in self._free:
-            if place.worker is not None and not place.worker.warm:
-                place.worker.end(_gone())
-                place.prepare()
+        for worker in workers_in(self._taken):
+            if not worker.warm:
+                worker.limit_time()  # and replaced when it is given back
+        for worker in workers_in(self._free):
+            if not worker.warm:
+                worker.end(_gone())
+        self._free = [*map(self._alive, self._free)]
 
     def _end(self, pid: int) -> None:
-        self.ended += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # its parent has not waited for it: the number is its own
         with contextlib.suppress(RuntimeError):  # the loop ends, and the fork server with it
@@ -263,60 +352,21 @@ class Workers:
         """End the largest worker while all of them together have grown too much."""
         most = self._limits.statements_memory_bytes
         while self._taken:
-            workers = [p.worker for p in (*self._free, *self._taken) if p.worker is not None]
-            grown = {worker: worker.grown_bytes for worker in workers if not worker.ended}
+            workers = workers_in((*self._free, *self._taken))
+            grown = {worker: worker.grown_bytes for worker in workers}
             if sum(grown.values()) > most:
                 max(grown, key=lambda worker: grown[worker]).end(needs_too_much(most))
             await asyncio.sleep(self.WATCH_SECONDS)
 
 
-class _Place:
-    """Where one worker stands, and after its end the next."""
+Place = asyncio.Task[WorkerProcess]
+"""Where one worker stands: it is being begun, there, or could not be had."""
 
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, WorkerProcess]]) -> None:
-        self.worker: WorkerProcess | None = None
-        self._begin = begin
-        self._closed = False
-        self._beginning: asyncio.Task[WorkerProcess] | None = None
 
-    def prepare(self) -> None:
-        """Begin a worker where there is none."""
-        if self._closed:
-            return
-        if self._beginning is None and (self.worker is None or self.worker.ended):
-            self.worker = None
-            self._beginning = asyncio.create_task(self._begin())
-            self._beginning.add_done_callback(self._begun)
-
-    async def ready(self) -> WorkerProcess:
-        """The worker, which is begun where there is none. Raises MuntinError."""
-        self.prepare()
-        if self._beginning is not None:
-            return await asyncio.shield(self._beginning)
-        if self.worker is None:
-            raise _gone()
-        return self.worker
-
-    async def begun(self) -> None:
-        """Once the worker that is being begun is there, or cannot be had."""
-        if self._beginning is not None:
-            await asyncio.wait((self._beginning,))
-
-    def close(self) -> None:
-        self._closed = True
-        if self._beginning is not None:
-            self._beginning.cancel()
-        if self.worker is not None:
-            self.worker.end(_gone())
-
-    def _begun(self, task: asyncio.Task[WorkerProcess]) -> None:
-        self._beginning = None
-        if task.cancelled() or self._closed:
-            return
-        if (error := task.exception()) is None:
-            self.worker = task.result()
-        else:
-            _LOG.warning("%s", error)
+def workers_in(places: Iterable[Place]) -> list[WorkerProcess]:
+    """Those that are there and have not ended."""
+    begun = (p for p in places if p.done() and not p.cancelled() and p.exception() is None)
+    return [worker for worker in (place.result() for place in begun) if not worker.ended]
 
 
 def memory_of(pid: int) -> int:
