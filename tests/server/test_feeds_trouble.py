@@ -25,23 +25,22 @@ class _Ledger:
         raise LedgerError(self.why.pop(0) if len(self.why) > 1 else self.why[0])
 
 
-def test_trouble_is_told_once(monkeypatch: Any) -> None:
+def test_trouble_is_told_once(monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(module, "REST_SECONDS", 0.001)
     ledger = _Ledger()
     reader: Any = SimpleNamespace(ledger=ledger)
     statements: Any = None
-    told: list[str] = []
 
     async def follow() -> None:
         feeds = Feeds(reader, statements, ServerLimits())
-        feeds.on_trouble = told.append
         await feeds.start()
         while len(ledger.why) > 1:
             await asyncio.sleep(0.005)
         await feeds.stop()
 
     asyncio.run(follow())
-    assert told == ["is gone", "is damaged"]
+    said = "the ledger cannot be followed: "
+    assert caplog.messages == [said + "is gone", said + "is damaged"]
 
 
 def test_a_program_that_ends_without_stop_is_told_nothing(monkeypatch: Any, caplog: Any) -> None:

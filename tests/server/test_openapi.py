@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from muntin.server.http import document
+from muntin.server.http import described
 from tests.server.conftest import PATIENCE_SECONDS, fed_server
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -24,7 +24,7 @@ CHECKS = [
 ]
 ROUTES = [
     (path, method)
-    for path, route in document()["paths"].items()
+    for path, route in described("muntin.server")["paths"].items()
     for method in route
     if path != ENDLESS
 ]

@@ -135,13 +135,13 @@ class World(RuleBasedStateMachine):
         assert effects[0].code == protocol.UNAUTHORISED
         assert len(effects) == 1 + self.subscribed + self.moving  # and leaves all channels
         assert self.connection.next_frame() is None
-        assert self.connection.channels() == []
+        assert not self.connection._subscriptions
         self.connect()
 
     @rule()
     def the_client_is_lost(self):
         self.connection.lost()
-        assert self.connection.channels() == []
+        assert not self.connection._subscriptions
         self.connect()
 
     @precondition(lambda self: not self.connection.closed)
@@ -197,10 +197,20 @@ def test_who_leaves_before_the_feed_is_there_has_left():
     channels = [Channel(n, "window", Place(1, 0), LIMITS) for n in (1, 2)]
     assert connection.opened(first, channels[0]) == [protocol.Leave(channels[0])]
     assert connection.opened(second, channels[1]) == []
-    assert connection.channels() == [channels[1]]
+    assert [s.channel for s in connection._subscriptions.values()] == [channels[1]]
     said = [json.loads(connection.next_frame().text)["type"] for _ in range(4)]
     assert said == ["welcome", "unsubscribed", "error", "subscribed"]
     assert connection.next_frame() is None
+
+
+def test_a_channel_is_left_with_the_last_of_its_subscriptions():
+    connection, channel = Connection(OPERATOR, "run", 0.0, LIMITS), Channel(1, "window")
+    say = lambda message: connection.receive(json.dumps(message), 0.0)  # noqa: E731
+    for name in "ab":
+        (opening,) = say({**SUBSCRIBE, "id": name})
+        connection.opened(opening, channel)
+    assert say({"type": "unsubscribe", "id": "a"}) == []
+    assert say({"type": "unsubscribe", "id": "b"}) == [protocol.Leave(channel)]
 
 
 def test_what_was_missed_is_held_for_one_subscription_at_a_time():

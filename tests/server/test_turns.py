@@ -73,8 +73,6 @@ def test_one_question_of_many_clients_is_computed_for_all_of_them(behind):
     """Twice where the first began before the ledger was known to be as it is."""
 
     class Slow:
-        places, ended, can_end = 4, 0, False
-
         def __init__(self):
             self.asked, self.go = [], asyncio.Event()
 
@@ -90,7 +88,7 @@ def test_one_question_of_many_clients_is_computed_for_all_of_them(behind):
         slow = statements.runner = Slow()
         question = Asked("sql", {"select": "SELECT 1"}, 1 << 20)
         waiting = [asyncio.create_task(statements.answer(question, n)) for n in range(20)]
-        while sum(job.waiters for job in statements._unanswered) < len(waiting):
+        while sum(len(job.waiters) for job in statements._unanswered) < len(waiting):
             await asyncio.sleep(0.001)
         slow.go.set()
         answers = await asyncio.gather(*waiting)
@@ -109,7 +107,7 @@ def test_who_reads_nothing_has_a_share_of_the_room_for_answers(limit):
     limits = replace(ServerLimits(), **{limit: 8 if limit == "answers_unread_max" else 8 * size})
 
     class Large:
-        places, ended, can_end = 2, 0, False
+        places = 2
 
         async def run(self, asked):
             made = tempfile.TemporaryFile()  # noqa: SIM115

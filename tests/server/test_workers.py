@@ -339,8 +339,7 @@ def test_who_goes_before_it_has_begun_gives_its_place_back(ledger):
     async def go():
         statements = Statements(Reader(ledger), ServerLimits())
         job = statements._job(("", None), Asked("sql", {}, 0), "somebody")
-        job.waiters = 1
-        statements._unwanted(job, ends=True)
+        statements._unwanted(job, "somebody", ends=True)
         await asyncio.wait((job.running,))
         await asyncio.sleep(0)
         assert not statements._turns._running

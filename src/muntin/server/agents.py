@@ -27,7 +27,6 @@ from muntin.server.limits import KIB, ServerLimits
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX
 from muntin.server.problems import problem, status_of
 from muntin.server.sending import client_of, while_there
-from muntin.server.statements import Statements
 
 ROWS, ROWS_MAX = 100, 1_000
 ANSWER_BYTES_MAX = 256 * KIB  # a model reads no more
@@ -72,9 +71,8 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
 class Agents:
     """One server's `/mcp`. `alongside` runs while the server does."""
 
-    def __init__(self, http: Http, statements: Statements, limits: ServerLimits) -> None:
+    def __init__(self, http: Http, limits: ServerLimits) -> None:
         self._http = http
-        self._statements = statements
         self._manager = StreamableHTTPSessionManager(
             Server(
                 "muntin",
@@ -156,7 +154,7 @@ class Agents:
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
         asked = Asked(name, arguments, ANSWER_BYTES_MAX)
         client = client_of(request.client)
-        asking = self._statements.whole(asked, client, asking=True, ends=True)
+        asking = self._http.statements.whole(asked, client, asking=True, ends=True)
         return json.loads(await while_there(request, asking))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -36,7 +35,6 @@ from muntin.server.sse import Events
 from muntin.server.statements import Statements
 
 FOLDER = Path(__file__).parent / "dashboard"
-_LOG = logging.getLogger("muntin.server")
 _HEADERS = [
     (
         b"content-security-policy",
@@ -98,11 +96,8 @@ def make_app(
     reader = addition.reader if addition else Reader(ledger, limits=one)
     statements = Statements(reader, limits)
     feeds = Feeds(reader, statements, limits)
-    feeds.on_trouble = lambda why: _LOG.warning("the ledger cannot be followed: %s", why)
-    commands = Commands(reader, limits)
-    hub = Hub(auth, feeds, commands, limits, tokens)
-    paths = addition.paths if addition else None
-    http = Http(reader, hub, commands, statements, limits, paths, begun)
+    hub = Hub(auth, feeds, Commands(reader, limits), limits, tokens)
+    http = Http(reader, hub, statements, addition.paths if addition else {}, begun)
 
     listener = None
     if postgres is not None:
@@ -115,7 +110,7 @@ def make_app(
     if agents:
         from muntin.server.agents import Agents
 
-        spoken = Agents(http, statements, limits)
+        spoken = Agents(http, limits)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -10,27 +10,21 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 from muntin.errors import LedgerError
 from muntin.ledger.base import Ledger
-from muntin.ledger.records import ClosedWindow
 from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError
-from muntin.server.pushes import PushMaker
+from muntin.server.pushes import Closing, Feed, PushMaker, Subscriber
 from muntin.server.reader import Reader
 from muntin.server.statements import Statements
 
 AT_ONCE_MAX = 1_000
-
-Closing = tuple[Place, ClosedWindow]
 
 
 class Closings:
@@ -79,31 +73,6 @@ SUBSCRIBERS_LOOKED_AT = 16
 _LOG = logging.getLogger("muntin.server")
 
 
-class Subscriber(Protocol):
-    """Who is notified that a channel has news."""
-
-    client: Hashable
-    """Whose turn its statements take."""
-
-    def pump(self) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Feed:
-    """One topic."""
-
-    topic: Topic
-    channel: Channel
-    followed: str = ""
-    """The summary whose windows it follows; "" for all."""
-    subscribers: set[Subscriber] = field(default_factory=set)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    said: str = ""
-    closed: deque[Closing] = field(default_factory=deque)
-    """Windows whose messages are still to be made."""
-
-
 class Feeds:
     """All feeds of one server. Its methods are for the loop's thread."""
 
@@ -124,7 +93,6 @@ class Feeds:
         self._stopping = False
         self.pushed = 0
         """Messages that were made, each for all of its subscribers."""
-        self.on_trouble: Callable[[str], None] = lambda _: None
 
     async def start(self) -> None:
         """Begin to follow the ledger."""
@@ -156,10 +124,10 @@ class Feeds:
         feed.subscribers.add(subscriber)
         return feed.channel
 
-    def leave(self, channel: Channel, subscriber: Subscriber, *, still: bool = False) -> None:
-        """End a subscription; the last one ends the feed. `still`: it has another of the same."""
+    def leave(self, channel: Channel, subscriber: Subscriber) -> None:
+        """Who has no subscription of it any more; the last one ends the feed."""
         feed = self._by_channel.get(channel.number)
-        if feed is None or still:
+        if feed is None:
             return
         feed.subscribers.discard(subscriber)
         if not feed.subscribers:
@@ -174,9 +142,7 @@ class Feeds:
         feed = self._by_channel.get(channel.number)
         if feed is None:
             return [], None
-        return await self._pushes.replay(
-            feed.topic, channel.number, feed.followed, after, until, client
-        )
+        return await self._pushes.replay(feed, after, until, client)
 
     @property
     def count(self) -> int:
@@ -219,7 +185,7 @@ class Feeds:
             except LedgerError as error:
                 if str(error) != reported:  # once, and not each second while it lasts
                     reported = str(error)
-                    self.on_trouble(reported)
+                    _LOG.warning("the ledger cannot be followed: %s", error)
                 for feed in self._feeds.values():
                     feed.wake.set()
                 await asyncio.sleep(REST_SECONDS)
@@ -266,9 +232,8 @@ class Feeds:
         while feed.closed:
             place, window = feed.closed.popleft()
             try:
-                pushed = await self._pushes.window(
-                    feed.topic, channel.number, channel.seq + 1, place, window, self._client(feed)
-                )
+                client = self._client(feed)
+                pushed = await self._pushes.window(feed, channel.seq + 1, place, window, client)
             except Exception:  # a bug of ours must not end the pushes of all
                 _LOG.exception("cannot push what has closed")
                 self._skip([feed])
@@ -306,9 +271,7 @@ class Feeds:
             feed.wake.clear()
             began = time.monotonic()
             due = began + quiet
-            said, made = await self._pushes.update(
-                feed.topic, feed.channel.number, feed.channel.seq + 1, self._client(feed)
-            )
+            said, made = await self._pushes.update(feed, self._client(feed))
             if state or said != feed.said:
                 feed.said = said
                 feed.channel.update(made)

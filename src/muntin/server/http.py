@@ -20,8 +20,6 @@ from starlette.routing import Route
 from muntin.errors import BadArgument, LedgerError
 from muntin.server.answering import ARROW, JSON, Asked
 from muntin.server.auth import Grant
-from muntin.server.commands import Commands
-from muntin.server.limits import ServerLimits
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import Metrics
@@ -47,18 +45,15 @@ class Http:
         self,
         reader: Reader,
         hub: Hub,
-        commands: Commands,
         statements: Statements,
-        limits: ServerLimits,
-        more_paths: Mapping[str, Any] | None = None,
-        begun: Callable[[], bool] = lambda: True,
+        more_paths: Mapping[str, Any],
+        begun: Callable[[], bool],
     ) -> None:
         self._more_paths = more_paths
         self._begun = begun
         self._hub = hub
-        self._commands = commands
-        self._limits = limits
-        self._statements = statements
+        self._limits = hub.limits
+        self.statements = statements
         self.metrics = Metrics(reader, hub)
         state = StateReader(reader)
         # small reads of the ledger, which never wait for a statement nor for each other
@@ -119,9 +114,9 @@ class Http:
         """What `Answering` makes of it, in its turn."""
         asked = Asked(name, arguments, self._limits.answer_bytes_max)
         client = client_of(request.client)
-        asking = self._statements.answer(asked, client, asking=True, ends=True)
+        asking = self.statements.answer(asked, client, asking=True, ends=True)
         answer = await while_there(request, asking)
-        return AnswerResponse(answer, self._statements, client, media_type)
+        return AnswerResponse(answer, self.statements, client, media_type)
 
     async def _command(self, request: Request, grant: Grant) -> Response:
         given = await self._json(request)
@@ -131,7 +126,7 @@ class Http:
         asked = command(action, given)
         if not grant.may_command:
             raise RefusalError(403, "forbidden", f"you may read, not {action}")
-        return JSONResponse({"answer": await self._commands.obey(asked, grant.who)})
+        return JSONResponse({"answer": await self._hub.commands.obey(asked, grant.who)})
 
     async def _ticket(self, _: Request, grant: Grant) -> Response:
         ticket = self._hub.auth.issue(grant)
@@ -174,7 +169,8 @@ class Http:
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _openapi(self, _: Request) -> Response:
-        return JSONResponse(document(self._more_paths))
+        own = described("muntin.server")
+        return JSONResponse({**own, "paths": {**own["paths"], **self._more_paths}})
 
     # inside
 
@@ -322,9 +318,3 @@ _LISTS: dict[str, dict[str, Read]] = {
 def described(package: str) -> dict[str, Any]:
     """What a package's `openapi.yaml` holds; it must not be changed."""
     return yaml.safe_load(files(package).joinpath("openapi.yaml").read_text("utf-8"))
-
-
-def document(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The whole document; `more` are the paths that a server has beside those of every server."""
-    own = described("muntin.server")
-    return {**own, "paths": {**own["paths"], **(more or {})}}

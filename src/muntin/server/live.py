@@ -21,10 +21,11 @@ from muntin.server import protocol
 from muntin.server.auth import Auth, Grant, bearer
 from muntin.server.commands import Commands
 from muntin.server.connections import Places
-from muntin.server.feeds import Feeds, Subscriber
+from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import LiveCommand, LiveHello, Subscribe
 from muntin.server.problems import RefusalError, needs_token, problem
+from muntin.server.pushes import Subscriber
 from muntin.server.sending import client_of
 from muntin.server.sockets import UvicornSocket, socket_of
 
@@ -82,8 +83,7 @@ class LiveClient:
                     self._hub.closings[code] += 1
                     self._socket.end(code, reason)
                 case protocol.Leave(channel):
-                    still = channel in self.connection.channels()
-                    self._hub.feeds.leave(channel, self, still=still)
+                    self._hub.feeds.leave(channel, self)
                 case Subscribe():
                     self._spawn(self._open(effect))
                 case LiveCommand():

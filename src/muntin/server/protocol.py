@@ -125,19 +125,19 @@ class Connection:
         if self.closed:
             return []
         if not self._messages.spend(now):
-            return self._close(TOO_FAST, "too many messages a second")
+            return self.leave(TOO_FAST, "too many messages a second")
         try:
             message = parse(text)
         except BadMessage as bad:
             if bad.fatal or self.grant is None:
-                return self._close(BAD_MESSAGE, str(bad))
+                return self.leave(BAD_MESSAGE, str(bad))
             return self._fail(bad.id, "message", str(bad))
         if isinstance(message, LiveHello):
             if self.grant is not None:
                 return self._fail("", "message", "hello: is said once")
             return [message]
         if self.grant is None:
-            return self._close(UNAUTHORISED, "say hello with a ticket first")
+            return self.leave(UNAUTHORISED, "say hello with a ticket first")
         if isinstance(message, Subscribe):
             return self.subscribe(message)
         if isinstance(message, Unsubscribe):
@@ -157,15 +157,15 @@ class Connection:
 
     def refused(self) -> list[Effect]:
         """The ticket was not."""
-        return self._close(UNAUTHORISED, "the ticket is unknown, used or too old")
+        return self.leave(UNAUTHORISED, "the ticket is unknown, used or too old")
 
     def rechecked(self, grant: Grant | None) -> list[Effect]:
         """What auth says now of who came in: long connections outlive tokens."""
         if self.closed or self.grant is None or grant == self.grant:
             return []
         if grant is None:
-            return self._close(UNAUTHORISED, "the token is no longer valid")
-        return self._close(UNAUTHORISED, "your rights have changed: come in again")
+            return self.leave(UNAUTHORISED, "the token is no longer valid")
+        return self.leave(UNAUTHORISED, "your rights have changed: come in again")
 
     def subscribe(self, request: Subscribe) -> list[Effect]:
         """Follow a topic, as a message may ask for it."""
@@ -184,7 +184,7 @@ class Connection:
         """The feed is there: from now on its messages are sent."""
         self._unopened -= 1
         if self.closed or self._opening.get(request.id) is not request:
-            return [Leave(channel)]  # it has left since
+            return self._left(channel)  # it has left since
         del self._opening[request.id]
         place = channel.head if request.after is None else request.after
         self._subscriptions[request.id] = _Subscription(request.id, channel, place=place)
@@ -279,30 +279,31 @@ class Connection:
         if self.closed:
             return []
         if self.grant is None and now - self._since > self.limits.handshake_seconds:
-            return self._close(UNAUTHORISED, "no ticket came")
+            return self.leave(UNAUTHORISED, "no ticket came")
         stalled = self._stalled_since
         if stalled is not None and now - stalled > self.limits.write_stall_seconds:
-            return self._close(SLOW, f"nothing read for {now - stalled:.0f} s; {self._last()}")
+            return self.leave(SLOW, f"nothing read for {now - stalled:.0f} s; {self._last()}")
         return []
 
     def silent(self, *, unread: bool) -> list[Effect]:
         """No pong has come: of a client that reads, slowly or not at all, it waits behind what is
         `unread`; of another, nobody is there."""
         if unread or self.has_news():
-            return self._close(SLOW, f"no pong behind what is not read; {self._last()}")
-        return self._close(SILENT, NO_PONG)
+            return self.leave(SLOW, f"no pong behind what is not read; {self._last()}")
+        return self.leave(SILENT, NO_PONG)
 
     def leave(self, code: int = GOING_AWAY, reason: str = "the server stops") -> list[Effect]:
         """End it from this side."""
-        return self._close(code, reason)
+        if self.closed:
+            return []
+        self.closed = Close(code, reason.encode()[:120].decode(errors="ignore"))
+        self._answers.clear()
+        return [self.closed, *self._leave_all()]
 
     def lost(self) -> list[Effect]:
         """The client has gone."""
         self.closed = self.closed or Close(1006, "")
         return self._leave_all()
-
-    def channels(self) -> list[Channel]:
-        return [s.channel for s in self._subscriptions.values()]
 
     # inside
 
@@ -314,7 +315,7 @@ class Connection:
         if subscription is None:
             return self._fail(identifier, "message", f"{identifier!r} is not subscribed")
         self._turn.remove(identifier)
-        return [Leave(subscription.channel), *self._answer(said)]
+        return [*self._left(subscription.channel), *self._answer(said)]
 
     def _next_of(self, subscription: _Subscription) -> Frame | ReplayWindows | None:
         channel = subscription.channel
@@ -361,19 +362,17 @@ class Connection:
         if self.closed:
             return []
         if len(self._answers) >= self.limits.answers_waiting_max:
-            return self._close(SLOW, f"{len(self._answers)} answers not read; {self._last()}")
+            return self.leave(SLOW, f"{len(self._answers)} answers not read; {self._last()}")
         self._answers.append(frame(message))
         return []
 
     def _fail(self, identifier: str, code: str, message: str) -> list[Effect]:
         return self._answer({"type": "error", "id": identifier, **plain(code, message)})
 
-    def _close(self, code: int, reason: str) -> list[Effect]:
-        if self.closed:
-            return []
-        self.closed = Close(code, reason.encode()[:120].decode(errors="ignore"))
-        self._answers.clear()
-        return [self.closed, *self._leave_all()]
+    def _left(self, channel: Channel) -> list[Effect]:
+        """What follows where a subscription of a channel ends, which may not be the only one."""
+        still = any(s.channel is channel for s in self._subscriptions.values())
+        return [] if still else [Leave(channel)]
 
     def _leave_all(self) -> list[Effect]:
         left: list[Effect] = [Leave(s.channel) for s in self._subscriptions.values()]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
 from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
-from muntin.server.channel import BEGINNING, Frame, Place, Pushed, compact, frame, joined
+from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import problem, status_of, stops
@@ -24,6 +25,34 @@ from muntin.times import instant_text, now_us
 THREADS = 2  # that read small things of the ledger for messages; no statement runs in them
 AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between tries of what nobody asks for again
 _LOG = logging.getLogger("muntin.server")
+
+
+class Subscriber(Protocol):
+    """Who is notified that a channel has news."""
+
+    client: Hashable
+    """Whose turn its statements take."""
+
+    def pump(self) -> None: ...
+
+
+Closing = tuple[Place, ClosedWindow]
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """One topic."""
+
+    topic: Topic
+    channel: Channel
+    followed: str = ""
+    """The summary whose windows it follows; "" for all."""
+    subscribers: set[Subscriber] = field(default_factory=set)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    said: str = ""
+    closed: deque[Closing] = field(default_factory=deque)
+    """Windows whose messages are still to be made."""
 
 
 class PushMaker:
@@ -65,11 +94,10 @@ class PushMaker:
         name = "check" if topic.on == "update" else "followed"
         return (await self._answer(name, client, text=text)).decode()
 
-    async def update(
-        self, topic: Topic, channel: int, seq: int, client: Hashable
-    ) -> tuple[str, Frame]:
+    async def update(self, feed: Feed, client: Hashable) -> tuple[str, Frame]:
         """The message of a topic that moves, and what to compare to know whether it moved."""
-        about = {"type": "result", "channel": channel, "seq": seq}
+        topic, channel = feed.topic, feed.channel
+        about = {"type": "result", "channel": channel.number, "seq": channel.seq + 1}
         try:
             if topic.kind == "state":
                 state = await self._state()
@@ -84,16 +112,11 @@ class PushMaker:
         return said, joined(about, "result", said)
 
     async def window(
-        self,
-        topic: Topic,
-        channel: int,
-        seq: int | None,
-        place: Place,
-        window: ClosedWindow,
-        client: Hashable,
+        self, feed: Feed, seq: int | None, place: Place, window: ClosedWindow, client: Hashable
     ) -> Pushed:
         """The message of a window that has closed."""
-        kind = {"type": "window", "channel": channel, "seq": seq}
+        topic = feed.topic
+        kind = {"type": "window", "channel": feed.channel.number, "seq": seq}
         about = kind | {"after": str(place), "window": window_json(window)}
         if topic.kind == "windows":
             return Pushed(place, frame(about))
@@ -104,26 +127,15 @@ class PushMaker:
         return Pushed(place, joined(about, "result", result.decode()))
 
     async def replay(
-        self,
-        topic: Topic,
-        channel: int,
-        followed: str,
-        after: Place,
-        until: Place,
-        client: Hashable,
+        self, feed: Feed, after: Place, until: Place, client: Hashable
     ) -> tuple[list[Pushed], Frame | None]:
         """The next closed windows after a place that a client missed, and what it cannot get."""
-        missed, gap = await self._run(
-            self._replaying, self._missed, channel, followed, after, until
-        )
+        missed, gap = await self._run(self._replaying, self._missed, feed, after, until)
         return [
-            await self.window(topic, channel, None, place, window, client)
-            for place, window in missed
+            await self.window(feed, None, place, window, client) for place, window in missed
         ], gap
 
-    def _missed(
-        self, channel: int, followed: str, after: Place, until: Place
-    ) -> tuple[list[tuple[Place, ClosedWindow]], Frame | None]:
+    def _missed(self, feed: Feed, after: Place, until: Place) -> tuple[list[Closing], Frame | None]:
         limits = self._limits
         with self._reader.ledger.snapshot() as view:
             generation, dropped = view.generation(), view.closings_dropped()
@@ -131,21 +143,17 @@ class PushMaker:
                 return [], None  # all of what stands there now will be asked for
             same = after.generation == generation
             begin = after.number if same else 0
-            which: Any = {"until": until.number, "summary": followed or None}
+            which: Any = {"until": until.number, "summary": feed.followed or None}
             left, last = view.closings_beyond(limits.replay_windows_max, begin, **which)
             found = view.closings(last, limit=limits.replay_messages_max, **which)
             gap = None
             if left:
                 [(_, oldest)] = view.closings(begin, limit=1, **which)
                 [(_, newest)] = view.closings(last - 1, limit=1, **which)
-                gap = self._gap(channel, left, oldest.start, newest.end)
+                gap = _gap(feed, left, oldest.start, newest.end)
             elif after != BEGINNING and (not same or dropped > after.number):
-                gap = self._gap(channel, None, None, found[0][1].start if found else None)
+                gap = _gap(feed, None, None, found[0][1].start if found else None)
         return [(Place(generation, number), window) for number, window in found], gap
-
-    def _gap(self, channel: int, windows: int | None, start: int | None, end: int | None) -> Frame:
-        message = {"type": "gap", "channel": channel, "windows": windows}
-        return frame(message | {"start": instant_text(start), "end": instant_text(end)})
 
     async def _surely(self, topic: Topic, window: ClosedWindow, client: Hashable) -> bytes:
         """Tried again where not the statement failed but what computes or reads it."""
@@ -168,11 +176,9 @@ class PushMaker:
 
     def _stored(self, query: str, window: ClosedWindow) -> bytes | None:
         result = self._reader.standing(query, window)
-        return (
-            None
-            if result is None
-            else b"".join(within(self._limits.push_bytes_max, json_pieces(result)))
-        )
+        if result is None:
+            return None
+        return b"".join(within(self._limits.push_bytes_max, json_pieces(result)))
 
     async def _statement(self, topic: Topic) -> str:
         if topic.kind == "select":
@@ -199,3 +205,8 @@ class PushMaker:
         if not isinstance(error, MuntinError):
             _LOG.error("cannot answer %s", topic, exc_info=error)
         return compact(problem(error))
+
+
+def _gap(feed: Feed, windows: int | None, start: int | None, end: int | None) -> Frame:
+    message = {"type": "gap", "channel": feed.channel.number, "windows": windows}
+    return frame(message | {"start": instant_text(start), "end": instant_text(end)})

@@ -108,11 +108,11 @@ class Threads:
 class StoredAnswer:
     """An answer's bytes, in memory where they are few, else in a file without a name."""
 
-    def __init__(self, made: IO[bytes]) -> None:
+    def __init__(self, made: IO[bytes], readers: list[Hashable]) -> None:
         self.size = made.seek(0, os.SEEK_END)
         made.seek(0)
-        self.users = 0
-        self.readers: list[Hashable] = []
+        self.readers = readers
+        """Clients that have yet to release it, once for each time that they asked."""
         self.data: bytes | None = None
         self._file: IO[bytes] | None = None
         if self.size <= INLINE_BYTES:
@@ -148,10 +148,10 @@ class _Job:
         self.version = -1
         """Of the ledger, when this began: it reads that state or a newer one."""
         self.answer: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
-        self.clients: list[Hashable] = []
+        self.waiters: list[Hashable] = []
+        """Clients, once for each time that they asked."""
         self.asking = self.started = False
         self.running: asyncio.Task[None] | None = None
-        self.waiters = 0
 
 
 class Statements:
@@ -229,15 +229,12 @@ class Statements:
             if job is not None and job.started and job.version != now:
                 self._forget(job)
         job = self._job(text, asked, client)
-        job.waiters += 1
         job.asking |= asking
         try:
-            answer = await asyncio.shield(job.answer)
+            return await asyncio.shield(job.answer)
         except asyncio.CancelledError:
-            self._unwanted(job, ends=ends)
+            self._unwanted(job, client, ends=ends)
             raise
-        answer.readers.append(client)
-        return answer
 
     async def whole(self, asked: Asked, client: Hashable, **how: bool) -> bytes:
         """As `answer`, all of it at once: of what is too short to be in a file."""
@@ -250,11 +247,7 @@ class Statements:
     def release(self, answer: StoredAnswer, client: Hashable) -> None:
         """The answer was used, or will not be."""
         answer.readers.remove(client)
-        self._unused(answer)
-
-    def _unused(self, answer: StoredAnswer) -> None:
-        answer.users -= 1
-        if answer.users == 0:
+        if not answer.readers:
             self._discard(answer)
 
     def _admit(self, client: Hashable) -> None:
@@ -306,8 +299,9 @@ class Statements:
             self._shared.move_to_end(text)
             while len(self._shared) > SHARED_MAX:
                 self._shared.popitem(last=False)
-        if not job.started and client not in job.clients:
-            job.clients.append(client)  # whoever has a turn first: nobody waits for another's
+        is_new = client not in job.waiters
+        job.waiters.append(client)
+        if not job.started and is_new:  # whoever has a turn first: nobody waits for another's
             self._turns.put(client, job)
             self._dispatch()
         return job
@@ -316,7 +310,8 @@ class Statements:
         while (turn := self._turns.take()) is not None:
             _, job = turn
             job.started, job.version = True, self.version
-            self._withdraw(job)
+            for client in job.waiters:
+                self._turns.drop(client, job)
             task = job.running = asyncio.create_task(self._run(job))
             self._tasks.add(task)
             task.add_done_callback(lambda task, turn=turn: self._ended(task, *turn))
@@ -332,8 +327,8 @@ class Statements:
     async def _run(self, job: _Job) -> None:
         try:
             if job.asked.bytes_max > INLINE_BYTES:
-                self._check_room(job.clients)  # which others may have filled since they were let in
-            answer = StoredAnswer(await self.runner.run(job.asked))
+                self._check_room(job.waiters)  # which others may have filled since they were let in
+            answer = StoredAnswer(await self.runner.run(job.asked), job.waiters)
         except Exception as error:
             self._forget(job)
             if not job.answer.done():
@@ -346,28 +341,25 @@ class Statements:
             if answer.data is None:  # it is in a file
                 self._forget(job)
                 self.unread.add(answer)
-            answer.users = job.waiters
-            if not answer.users:
+            if not job.waiters:
                 self._discard(answer)
             job.answer.set_result(answer)
 
-    def _unwanted(self, job: _Job, *, ends: bool) -> None:
+    def _unwanted(self, job: _Job, client: Hashable, *, ends: bool) -> None:
         """One who waited has gone."""
-        job.waiters -= 1
         if job.answer.done():
             if not job.answer.cancelled() and job.answer.exception() is None:
-                self._unused(job.answer.result())
-        elif not job.waiters and not job.started:
-            self._withdraw(job)
+                self.release(job.answer.result(), client)
+            return
+        job.waiters.remove(client)
+        if client not in job.waiters:
+            self._turns.drop(client, job)
+        if not job.waiters and not job.started:
             self._forget(job)
             self._unanswered.discard(job)
         elif not job.waiters and ends and isinstance(self.runner, Workers) and job.running:
             self._forget(job)
             job.running.cancel()
-
-    def _withdraw(self, job: _Job) -> None:
-        for client in job.clients:
-            self._turns.drop(client, job)
 
     def _forget(self, job: _Job) -> None:
         if self._shared.get(job.text) is job:
