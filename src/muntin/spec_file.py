@@ -104,7 +104,8 @@ def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> st
     if kind in ("too_long", "too_short"):
         most, least = error["ctx"].get("max_length"), error["ctx"].get("min_length")
         bound = f"at least {least}" if most is None else f"at most {most}"
-        return f"takes {bound} of them, not {error['ctx']['actual_length']}"
+        given = error["ctx"]["actual_length"] or len(error["input"])  # not told of mappings
+        return f"takes {bound} of them, not {given}"
     wanted = _wanted(error, place, model, data)
     if wanted:
         return f"takes {wanted}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
@@ -44,20 +45,32 @@ def names_a_host(url: SplitResult, *schemes: str) -> bool:
 Token = Annotated[str, AfterValidator(checked_token), Field(repr=False)]
 
 
-def token_of(token: str, variable: str) -> str:
-    """The token itself, or what the environment variable holds (by default TOKEN_VARIABLE).
+class TokenSpec(Strict):
+    """A token, or the environment variable that holds it."""
 
-    Raises
-    ------
-    ValueError
-        The variable that is named is not set, or holds no token.
-    """
-    if token:
-        return token
-    found = os.environ.get(variable or TOKEN_VARIABLE, "")
-    if variable and not found:
-        raise ValueError(f"token_env: the environment variable {variable} is not set")
-    return checked_token(found)
+    token: Token = ""
+    token_env: str = Field(default="", description="Environment variable that holds the token")
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        if self.token and self.token_env:
+            raise ValueError("token and token_env are both given: give one of them")
+        return self
+
+    def given_token(self) -> str:
+        """The token itself, or what the environment variable holds (by default TOKEN_VARIABLE).
+
+        Raises
+        ------
+        ValueError
+            The variable that is named is not set, or holds no token.
+        """
+        if self.token:
+            return self.token
+        found = os.environ.get(self.token_env or TOKEN_VARIABLE, "")
+        if self.token_env and not found:
+            raise ValueError(f"token_env: the environment variable {self.token_env} is not set")
+        return checked_token(found)
 
 
 class Ranking(Strict):
@@ -102,6 +115,10 @@ class Ranking(Strict):
         """How long a unit takes on the clock."""
         return self.unit / 1e6 / self.speed
 
+    def now(self) -> float:
+        """The clock in window units."""
+        return time.monotonic() / self.clock_unit_seconds
+
     def said(self) -> dict[str, Any]:
         """What both sides compare, as JSON values."""
         return {
@@ -114,7 +131,7 @@ class Ranking(Strict):
         }
 
 
-class SiteSpec(Ranking):
+class SiteSpec(Ranking, TokenSpec):
     """`sites:`: this site's part in a global top k."""
 
     coordinator: str = Field(description="For example ws://127.0.0.1:8790")
@@ -127,8 +144,6 @@ class SiteSpec(Ranking):
     )
     k: int | None = Field(default=None, ge=1, description="What the coordinator should keep")
     epsilon: int | None = Field(default=None, ge=0, description="The same")
-    token: Token = ""
-    token_env: str = Field(default="", description="Environment variable that holds the token")
     heartbeat: int = Field(default=6, ge=1, le=10_000, description="Units of silence at most")
     idle: Microseconds | None = Field(
         default=None, description="Without events for so long, the window moves with the clock"
@@ -163,8 +178,6 @@ class SiteSpec(Ranking):
 
     @model_validator(mode="after")
     def _token_stays_secret(self) -> Self:
-        if self.token and self.token_env:
-            raise ValueError("token and token_env are both given: give one of them")
         if self.is_open and (self.token or self.token_env):
             raise ValueError(
                 f"coordinator: {self.coordinator} would send the token in the open: use wss://"

@@ -44,10 +44,11 @@ def flights():
     (3, ["ewr", "jfk", "lga"]),
     (2, ["site-1", "site-2"]),
 ])  # fmt: skip
-def test_every_flight_goes_to_one_site(tmp_path, flights, sites, names):
+def test_every_flight_goes_to_one_site(tmp_path, flights, sites, names, monkeypatch):
+    monkeypatch.setattr("muntin.demo.replay.TICK_SECONDS", 0)
     table, found = demo.at_sites(flights, sites)
     assert found == names
-    replay = demo.SplitReplay(slices_of(table, 3600), tmp_path, found, tick=0)
+    replay = demo.SplitReplay(slices_of(table, 3600), tmp_path, found)
     replay.write_first()
     first = sum(pq.read_table(tmp_path / name).num_rows for name in names)
     assert first * HOUR_US >= demo.HEAD_US

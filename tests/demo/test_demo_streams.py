@@ -47,9 +47,10 @@ def test_spark_is_told_the_columns_that_it_would_find(spark, tmp_path, flights):
         assert [(f.name, f.dataType) for f in told] == [(f.name, f.dataType) for f in found]
 
 
-def test_the_first_slices_are_there_at_once_and_all_in_the_end(tmp_path):
+def test_the_first_slices_are_there_at_once_and_all_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("muntin.demo.replay.TICK_SECONDS", 0)
     table = pa.table({"time": pa.array(range(0, 100_000_000, 1_000_000), pa.timestamp("us"))})
-    replay = Replay(slices_of(table, 10), tmp_path, tick=0)
+    replay = Replay(slices_of(table, 10), tmp_path)
     replay.write_first()
     files = sorted(tmp_path.glob("*.parquet"))
     assert len(files) == replay.written == FIRST_SLICES

@@ -117,6 +117,7 @@ def test_a_wrong_site(tmp_path, old, new, line, message):
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("sites: [north, south]", "sites: []", "takes at least 1 of them, not 0"),
     ("sites: [north, south]", "sites: [north, north]", "a site stands twice"),
+    ("sites: [north, south]", f"sites: {[f's{n}' for n in range(1025)]}", "1024 of them, not 1025"),
     ("sites: [north, south]", "sites: [North]", "'North' is not a name"),
     ("sites: [north, south]", "sites: {north: {token: short}}", "can be guessed"),
     ("sites: [north, south]", "sites: {north: {tokens: x}}", "did you mean 'token'?"),

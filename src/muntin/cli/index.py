@@ -213,7 +213,6 @@ def _numbers(values: list[str], *, times: bool) -> Any:
 
 
 def _number(value: str) -> int | float:
-    """An integer of 64 bits, or a float."""
     try:
         whole = int(value)
     except ValueError:

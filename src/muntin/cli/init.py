@@ -48,7 +48,6 @@ def register(app: typer.Typer) -> None:
 
 
 def pipeline_text(found: Found) -> str:
-    """The commented pipeline file."""
     from muntin.cli.inspect_data import WINDOWS_US
     from muntin.select.syntax import in_select
     from muntin.times import duration_text

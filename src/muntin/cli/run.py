@@ -77,7 +77,7 @@ def _run(
     if spec.sites is not None:
         from muntin.sites.site import token_for
 
-        token_for(spec)  # a missing one is an error now, not after Spark has started
+        token_for(spec.sites)  # a missing one is an error now, not after Spark has started
     began = time.monotonic()
     ledger = None
     with ExitStack() as ending:
@@ -156,7 +156,6 @@ def check_rejected(spec: Pipeline, progress: Progress) -> None:
 
 
 def print_progress(spec: Pipeline, progress: Progress, seconds: float) -> None:
-    """What a run did."""
     rate = progress.read / progress.seconds if progress.seconds else 0.0
     closed = ", ".join(f"{n:,} {reason}" for reason, n in sorted(progress.windows.items()))
     for name, value in (

@@ -31,12 +31,9 @@ def slices_of(table: pa.Table, event_seconds_per_tick: float) -> Iterator[pa.Tab
 class Replay:
     """Writes one slice a tick until there are no more, in a thread of its own."""
 
-    def __init__(
-        self, slices: Iterator[pa.Table], folder: Path, tick: float = TICK_SECONDS
-    ) -> None:
+    def __init__(self, slices: Iterator[pa.Table], folder: Path) -> None:
         self._slices = slices
         self._folder = folder
-        self._tick = tick
         self._stop = threading.Event()
         self.finished = threading.Event()
         self.started = False
@@ -61,7 +58,7 @@ class Replay:
     def _run(self) -> None:
         due = time.monotonic()
         for table in self._slices:
-            due += self._tick
+            due += TICK_SECONDS
             if self._stop.wait(max(0.0, due - time.monotonic())):
                 return
             self._write(table)

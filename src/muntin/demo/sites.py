@@ -20,7 +20,7 @@ import pyarrow as pa
 import yaml
 
 from muntin.arrow import pc
-from muntin.demo.replay import TICK_SECONDS, Replay
+from muntin.demo.replay import Replay
 from muntin.errors import SourceError
 from muntin.spark.settings import SHORT_RUN
 from muntin.times import duration_us
@@ -107,10 +107,8 @@ def site_entries(name: str, address: str, folder: Path, speed: float) -> dict[st
 class SplitReplay(Replay):
     """Replays each slice to all sites at once: a folder below `folder` for each."""
 
-    def __init__(
-        self, slices: Iterator[pa.Table], folder: Path, names: list[str], tick: float = TICK_SECONDS
-    ) -> None:
-        super().__init__(slices, folder, tick)
+    def __init__(self, slices: Iterator[pa.Table], folder: Path, names: list[str]) -> None:
+        super().__init__(slices, folder)
         self._sites = names
         for name in names:
             (folder / name).mkdir(exist_ok=True)

@@ -276,7 +276,8 @@ def _append(
         segments = [unit.segment for unit in units]
         own = schema_of(by, segments)
         schema = (own if schema is None else _united(schema, own)).with_metadata(metadata)
-        rows = pa.RecordBatchReader.from_batches(schema, batches(units, schema))
+        found = chain.from_iterable(batches(unit, schema) for unit in units)
+        rows = pa.RecordBatchReader.from_batches(schema, found)
         with told(place):
             target.append(rows)
         said.commits += 1

@@ -33,23 +33,14 @@ from muntin.segments.table import Segment
 BATCH_BYTES = 16 << 20
 """Of the sketches of one record batch."""
 MOMENT = pa.timestamp("us", "UTC")
-HEAD = pa.schema(
-    [
-        pa.field("start", MOMENT, nullable=False),
-        pa.field("end", MOMENT, nullable=False),
-        pa.field("revision", pa.int64(), nullable=False),
-        pa.field("events", pa.int64(), nullable=False),
-        pa.field("late", pa.int64(), nullable=False),
-    ]
-)
-TAIL = pa.schema(
-    [
-        pa.field("other", pa.bool_(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("nulls", pa.int64(), nullable=False),
-        pa.field("sketch", pa.binary(), nullable=False),
-    ]
-)
+
+
+def _schema(**kinds: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
+HEAD = _schema(start=MOMENT, end=MOMENT, revision=pa.int64(), events=pa.int64(), late=pa.int64())
+TAIL = _schema(other=pa.bool_(), count=pa.int64(), nulls=pa.int64(), sketch=pa.binary())
 _PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary(), pa.null(): pa.string()}
 
 
@@ -99,13 +90,8 @@ def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:
     return pa.schema([*HEAD, *keys, *TAIL])
 
 
-def batches(units: Sequence[Unit], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of units, some MB at a time."""
-    for unit in units:
-        yield from _of_unit(unit, schema)
-
-
-def _of_unit(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a unit, some MB at a time."""
     segment = unit.segment
     for table in segment.tables:
         slices = np.searchsorted(segment.slices, table.slice_of_row)

@@ -68,14 +68,17 @@ class GlobalCatalog:
     def span_of(self, summary: str) -> tuple[int, int] | None:  # noqa: ARG002
         return self._status.snapshot.covered
 
+    def check_name(self, summary: str) -> None:
+        if summary != self._name:
+            raise UnknownName(f"there is no summary '{summary[:80]}'; there is {self._name}")
+
     def load(
         self,
         summary: str,
         window: WindowAsked,
         keys: KeyNames | None = None,  # noqa: ARG002
     ) -> Loaded:
-        if summary != self._name:
-            raise UnknownName(f"there is no summary '{summary[:80]}'; there is {self._name}")
+        self.check_name(summary)
         if window.kind != "open":
             raise SelectError(
                 "a coordinator keeps the newest window only",
@@ -112,8 +115,8 @@ class GlobalReader(Reader):
     """What the server reads of a coordinator."""
 
     def __init__(self, name: str, updates: TemporaryLedger, status: Status) -> None:
-        super().__init__(updates, GlobalCatalog(name, status))
-        self._name = name
+        self._global = GlobalCatalog(name, status)
+        super().__init__(updates, self._global)
         self._status = status
 
     def followed(self, text: str) -> str:
@@ -127,9 +130,8 @@ class GlobalReader(Reader):
 
     def pipeline_of(self, summary: str) -> str:
         """Raises UnknownName."""
-        if summary == self._name:
-            return self._name
-        raise UnknownName(f"there is no summary '{summary[:80]}'; there is {self._name}")
+        self._global.check_name(summary)
+        return summary
 
     def more_state(self) -> Mapping[str, Any]:
         """The sites and what they cost."""

@@ -51,7 +51,6 @@ class SiteCounts:
     """Its last report."""
 
     def report(self, reported: dict[str, Any], size: int) -> None:
-        """A report of the site."""
         self.reports.messages += 1
         self.reports.bytes += size + frame_bytes(size, masked=True)
         before = self.reported

@@ -110,7 +110,6 @@ class PaneReader:
         first = oldest
         if not anew and self._newest is not None and info.late == self._late and not ahead:
             first = max(first, self._newest + 1)  # no unit that was read has changed
-        events: dict[int, int] = {}
         units: dict[int, Read] = {}
         start, end = first * spec.unit, (to + 1) * spec.unit
         away = absence(info.spec, spec.summary)

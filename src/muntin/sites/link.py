@@ -38,16 +38,10 @@ class Link:
     """
 
     def __init__(
-        self,
-        spec: SiteSpec,
-        token: str,
-        machine: SiteMachine,
-        now: Callable[[], float],
-        say: Callable[..., None],
+        self, spec: SiteSpec, token: str, machine: SiteMachine, say: Callable[..., None]
     ) -> None:
         self._spec = spec
         self._machine = machine
-        self._now = now
         self._say = say
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._outbox: Outbox | None = None
@@ -148,7 +142,7 @@ class Link:
 
     async def _talk(self, socket: ClientConnection) -> None:
         self._outbox = Outbox()
-        self._outbox.put(self._machine.greet(self._now()))
+        self._outbox.put(self._machine.greet(self._spec.now()))
         self._reported = {}
         self._say(state="connected", problem="")
         _LOG.info("site %s is connected to %s", self._spec.site, self._spec.coordinator)
@@ -157,7 +151,7 @@ class Link:
             async for data in socket:
                 if isinstance(data, str):
                     raise CorruptMessage("a text frame")
-                self.send(self._machine.receive(data, self._now()))
+                self.send(self._machine.receive(data, self._spec.now()))
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

@@ -96,7 +96,6 @@ class SiteMachine:
         return least - most
 
     def report(self) -> dict[str, Any]:
-        """For the dashboard."""
         window = self.naive.of_window(self.monitor.objects)
         return {
             "phase": self.monitor.phase,

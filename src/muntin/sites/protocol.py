@@ -61,7 +61,6 @@ def cut(reason: str) -> str:
 
 
 def hello(spec: SiteSpec) -> str:
-    """A site's first words."""
     about = {"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()}
     return json.dumps(about)
 
@@ -114,7 +113,6 @@ def parse_welcome(text: str | bytes) -> dict[str, Any]:
 
 
 def report(about: dict[str, Any]) -> str:
-    """A site's report."""
     known = {name: about[name] for name in _REPORTED}
     known["problem"] = known["problem"][:PROBLEM_CHARACTERS_MAX]
     return json.dumps({"type": "report", **known})

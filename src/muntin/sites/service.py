@@ -123,7 +123,7 @@ class CoordinatorService:
         self.counts[session.site].up.count(message, len(data), masked=True)
         self._note_type(session.site, type_of(getattr(message, "entries", ())))
         try:
-            self._send(self.coordinator.receive(session.site, message, self._now()))
+            self._send(self.coordinator.receive(session.site, message, self.spec.now()))
         except CorruptMessage:
             raise
         except Exception:
@@ -160,7 +160,7 @@ class CoordinatorService:
     @asynccontextmanager
     async def alongside(self) -> AsyncIterator[None]:
         """Ticks while it is open."""
-        self._send(self.coordinator.tick(self._now()))
+        self._send(self.coordinator.tick(self.spec.now()))
         ticking = asyncio.create_task(self._tick())
         try:
             yield
@@ -180,7 +180,6 @@ class CoordinatorService:
         self._file.close()
 
     async def _tick(self) -> None:
-        """Several times a unit."""
         pause = min(max(self.spec.clock_unit_seconds / 8, TICK_SECONDS_MIN), TICK_SECONDS_MAX)
         last = time.monotonic()
         while True:
@@ -191,7 +190,7 @@ class CoordinatorService:
                 await asyncio.sleep(pause)
                 last = time.monotonic()
             try:
-                self._send(self.coordinator.tick(self._now()))
+                self._send(self.coordinator.tick(self.spec.now()))
                 self._publish()
                 self._save()
             except Exception:
@@ -205,12 +204,8 @@ class CoordinatorService:
         failed, options = self.coordinator, self._options()
         options |= {"epsilon": failed.epsilon, "epoch": max(failed.epoch, clock_epoch())}
         self.coordinator = Coordinator(self.spec.sites, failed.k, **options)
-        self._send(self.coordinator.tick(self._now()))
+        self._send(self.coordinator.tick(self.spec.now()))
         self._publish()
-
-    def _now(self) -> float:
-        """The time in window units."""
-        return time.monotonic() / self.spec.clock_unit_seconds
 
     def _send(self, addressed: list[tuple[str, Message]]) -> None:
         """Put messages on their way. One for a site that is away is lost: it is said again."""
@@ -243,5 +238,5 @@ class CoordinatorService:
     def _publish(self) -> None:
         """Renew the status that readers see; wake those who wait where the answer is another."""
         connected = {name: session.since for name, session in self.sessions.items()}
-        if self.status.renew(self.coordinator, connected, self._now(), self._problem()):
+        if self.status.renew(self.coordinator, connected, self.spec.now(), self._problem()):
             self._updates.touch()

@@ -18,7 +18,7 @@ from muntin.sites.follower import PaneReader
 from muntin.sites.link import Link
 from muntin.sites.machine import SiteMachine
 from muntin.spec import Pipeline
-from muntin.spec_sites import SiteSpec, token_of
+from muntin.spec_sites import SiteSpec
 
 WAIT_SECONDS = 0.25  # for the ledger to change, before the thread looks whether to stop
 REST_SECONDS = 1.0  # after the ledger could not be read
@@ -72,7 +72,7 @@ class Site:
         if name not in names:
             raise SpecError(f"sites: which of {', '.join(names)}? '{name}' is none of them")
         self.spec: SiteSpec = self._pipeline.sites.of_site(name)
-        self._token = token_for(self._pipeline)
+        self._token = token_for(self.spec)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._status: dict[str, Any] = {"state": "not started", "problem": ""}
@@ -124,7 +124,7 @@ class Site:
 
     async def _live(self) -> None:
         machine = SiteMachine(self.spec, time.time_ns() // 1_000_000)
-        link = Link(self.spec, self._token, machine, self._now, self._say)
+        link = Link(self.spec, self._token, machine, self._say)
         pool = ThreadPoolExecutor(1, f"muntin-site-{self.spec.site}-reader")
         tasks = {
             asyncio.create_task(self._follow(machine, link, pool)),
@@ -171,7 +171,7 @@ class Site:
             link.trouble = ""
             if news is None:
                 continue
-            link.send(machine.move(news, self._now()))
+            link.send(machine.move(news, self.spec.now()))
             link.ready.set()
             self._say(**machine.report())
 
@@ -186,36 +186,28 @@ class Site:
         await asyncio.sleep(REST_SECONDS)
 
     async def _tick(self, machine: SiteMachine, link: Link) -> None:
-        """Several times a unit."""
         unit = self.spec.clock_unit_seconds
         pause = min(max(unit / 8, TICK_SECONDS_MIN), TICK_SECONDS_MAX)
         while True:
             await asyncio.sleep(pause)
             if link.connected:
-                link.send(machine.tick(self._now()))
-                link.report(self._now())
-
-    def _now(self) -> float:
-        """The time in window units."""
-        return time.monotonic() / self.spec.clock_unit_seconds
+                link.send(machine.tick(self.spec.now()))
+                link.report(self.spec.now())
 
     def _say(self, **about: Any) -> None:
         self._status = {**self._status, **about}
 
 
-def token_for(pipeline: Pipeline) -> str:
-    """The token of a pipeline's site, or "".
+def token_for(spec: SiteSpec) -> str:
+    """The token of a site, or "".
 
     Raises
     ------
     SpecError
         The variable that should hold it does not, or it would be sent in the open.
     """
-    spec = pipeline.sites
-    if spec is None:
-        return ""
     try:
-        token = token_of(spec.token, spec.token_env)
+        token = spec.given_token()
     except ValueError as problem:
         raise SpecError(f"sites.{problem}") from None
     if token and spec.is_open:

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from muntin import spec_file
 from muntin.errors import SpecError
-from muntin.kinds.base import Strict
 from muntin.spec import Name
-from muntin.spec_sites import TOKEN_VARIABLE, Ranking, Token, token_of
+from muntin.spec_sites import TOKEN_VARIABLE, Ranking, TokenSpec
 from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX
 
 PORT = 8790
-
-
-class SiteEntry(Strict):
-    """One site: its token, or the environment variable that holds it."""
-
-    token: Token = ""
-    token_env: str = ""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if self.token and self.token_env:
-            raise ValueError("token and token_env are both given: give one of them")
-        return self
 
 
 def _as_entries(value: Any) -> Any:
@@ -49,8 +35,8 @@ class CoordinatorSpec(Ranking):
     """A coordinator: its sites, what they rank, and where it listens."""
 
     name: Name = Field(default="global", description="In SELECT: FROM top_k(global, 10)")
-    sites: Annotated[dict[Name, SiteEntry], BeforeValidator(_as_entries)] = Field(
-        min_length=1, description="Names, or name: {token_env: VARIABLE}"
+    sites: Annotated[dict[Name, TokenSpec], BeforeValidator(_as_entries)] = Field(
+        min_length=1, max_length=SITES_MAX, description="Names, or name: {token_env: VARIABLE}"
     )
     k: int = Field(ge=1, le=K_MAX)
     epsilon: int = Field(default=0, ge=0, le=VALUE_MAX)
@@ -70,12 +56,6 @@ class CoordinatorSpec(Ranking):
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _few_enough(self) -> Self:
-        if len(self.sites) > SITES_MAX:
-            raise ValueError(f"sites: {len(self.sites):,} are too many: at most {SITES_MAX:,}")
-        return self
-
     def tokens(self) -> dict[str, str]:
         """The token of each site; empty where none needs one.
 
@@ -87,7 +67,7 @@ class CoordinatorSpec(Ranking):
         found = {}
         for name, entry in self.sites.items():
             try:
-                found[name] = token_of(entry.token, entry.token_env)
+                found[name] = entry.given_token()
             except ValueError as problem:
                 raise SpecError(f"sites.{name}.{problem}") from None
         bare = [name for name, token in found.items() if not token]

@@ -201,7 +201,6 @@ class Coordinator:
         return self._charged(self._act(now))
 
     def _charged(self, messages: Addressed) -> Addressed:
-        """The messages, charged."""
         if self.hybrid:
             for name, message in messages:
                 self.hybrid.charge(name, message)

@@ -51,7 +51,6 @@ POLICIES = {
 
 
 def policy_named(name: str | Policy) -> Policy:
-    """The policy of that name."""
     if isinstance(name, Policy):
         return name
     if name not in POLICIES:

@@ -64,17 +64,14 @@ class Simulation:
 
     @property
     def messages(self) -> int:
-        """Sent both ways, after the bootstrap."""
         return int(self.series["messages"].sum())
 
     @property
     def entries(self) -> int:
-        """Pairs of object and value, and names, in them."""
         return int(self.series["entries"].sum())
 
     @property
     def bytes(self) -> int:
-        """Of them, with `overhead` a message."""
         return int(self.series["bytes"].sum())
 
     def per_100_windows(self) -> dict[str, float]:
@@ -136,7 +133,6 @@ class Run:
         return Coordinator(self.sites, self.k, epsilon=self.epsilon, **options)
 
     def result(self, last: Coordinator) -> Simulation:
-        """What it cost."""
         found = self.found
         found.changes, found.partial = last.membership.changes, last.partial
         found.full, found.surveys = last.full, last.surveys

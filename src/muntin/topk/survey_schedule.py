@@ -53,7 +53,6 @@ class SurveySchedule:
         return self._came is None or now - self._came >= self.settle
 
     def begin(self) -> None:
-        """The survey begins."""
         self.due, self._begun, self._came = False, True, None
 
     def greeted(self, site: SiteState, hello: Hello) -> bool:
