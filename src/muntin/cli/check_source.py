@@ -40,7 +40,6 @@ KNOWN_FORMATS = (
     "parquet", "csv", "json", "orc", "text", "avro", "kafka", "rate", "rate-micro-batch", "socket",
     "jdbc", "delta", "iceberg", "xml", "binaryFile",
 )  # fmt: skip
-_OF_SPARK = {"avro": "spark-avro"}  # not in its own jars
 _RATE = {"timestamp": pa.timestamp("us", "UTC"), "value": pa.int64()}
 
 
@@ -114,19 +113,18 @@ def wrong_packages(pipeline: Pipeline) -> Iterator[str]:
             is_to_be_fetched(pipeline)
         except SourceError as problem:
             yield str(problem)
-    jar = _OF_SPARK.get(form)
-    if jar is None:
+    if form != "avro":
         return
     from muntin.spark.connector import is_named
 
     needs("spark", f"source.format: {form}")
-    if is_named(jar, pipeline.spark):
+    if is_named("spark-avro", pipeline.spark):
         return
     import pyspark
 
     yield (
         f"source.format: {form} needs a package that Spark does not bring: write  spark: "
-        f"{{spark.jars.packages: 'org.apache.spark:{jar}_2.13:{pyspark.__version__}'}}"
+        f"{{spark.jars.packages: 'org.apache.spark:spark-avro_2.13:{pyspark.__version__}'}}"
     )
 
 

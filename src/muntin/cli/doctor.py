@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muntin.cli.serve import PORT
 from muntin.cli.tables import coloured
 from muntin.errors import MuntinError, how_many
 from muntin.spec_secrets import shown_url
@@ -24,7 +25,6 @@ from muntin.spec_secrets import shown_url
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-SERVER_PORT = 8787
 Finding = tuple[bool, str, str]
 """Good or not, what was looked at, and the remedy."""
 
@@ -59,7 +59,7 @@ def findings() -> Iterator[Finding]:
         yield from _java()
         yield _worker_python()
     yield from _packages()
-    yield _port(SERVER_PORT)
+    yield _port(PORT)
     for what, folder in _folders():
         yield _writable(what, folder)
 

@@ -33,11 +33,7 @@ _INDEX = typer.Argument(help="Folder of the index, or its URL.")
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
     app.add_typer(group, name="index", help="Membership of keys and ranks of a number, by index.")
-    _register_build(group)
-    _register_answers(group)
 
-
-def _register_build(group: typer.Typer) -> None:
     @group.command()
     def build(
         context: typer.Context,
@@ -72,8 +68,6 @@ def _register_build(group: typer.Typer) -> None:
         typer.echo(f"built in {time.monotonic() - began:.1f} s", err=True)
         _print_info(index, "table")
 
-
-def _register_answers(group: typer.Typer) -> None:
     @group.command()
     def contains(
         index: str = _INDEX,

@@ -109,10 +109,6 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
     app.add_typer(group, name="ledger", help="Move a ledger.")
 
-    @group.callback()
-    def _group() -> None:
-        pass
-
     @group.command()
     def copy(
         source: str = typer.Argument(..., help="For example sqlite:///flights.db"),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from muntin.cli.stopping import Stop
     from muntin.ledger.base import Mode
     from muntin.progress import Progress
-    from muntin.sites.site import Site
     from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
@@ -91,7 +90,11 @@ def _run(
         if stream.ingest is None:  # by Spark Connect: the view does not wait for the first batch
             open_ledger(spec.ledger_url).close()
         stop.begun(stream.ending)
-        for site in _sites(spec, stream):
+        for name in spec.sites.names if spec.sites else ():
+            from muntin.sites.site import Site
+
+            site = Site(stream.ledger, spec, name)
+            site.start()
             ending.callback(site.stop)
 
         def tick() -> None:
@@ -102,18 +105,6 @@ def _run(
         follow(stream, tick, live=live and not once)
     print_progress(stream.pipeline, stream.progress, time.monotonic() - began)
     return stream.pipeline, stream.progress
-
-
-def _sites(spec: Pipeline, stream: Stream | SinkStream) -> list[Site]:
-    """This pipeline's part in a top k over several sites, where it has one."""
-    if spec.sites is None:
-        return []
-    from muntin.sites.site import Site
-
-    sites = [Site(stream.ledger, spec, name) for name in spec.sites.names]
-    for site in sites:
-        site.start()
-    return sites
 
 
 class _PipelineFile:

@@ -13,16 +13,11 @@ from muntin.cli.tables import print_table
 from muntin.errors import BadArgument
 
 POLICIES = "resolution, even, lsa, gsa, hybrid, naive"
-NUMBERS = ("messages", "entries", "bytes")
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Try a protocol on made or recorded streams.", no_args_is_help=True)
     app.add_typer(group, name="simulate")
-
-    @group.callback()
-    def simulate() -> None:
-        """Try a protocol on made or recorded streams."""
 
     @group.command("top-k")
     def top_k(
@@ -70,7 +65,8 @@ def register(app: typer.Typer) -> None:
         from muntin.topk import plot as draw
         from muntin.topk.simulation import POLICIES as ALL
 
-        made, of_file = stream in ("zipf", "traffic"), "with a file as --stream"
+        made = stream in ("zipf", "traffic")
+        of_file = ("time_column", "object_column", "site_column", "value_column")
         policies = policy or ALL
         check_counting(
             context,
@@ -78,10 +74,7 @@ def register(app: typer.Typer) -> None:
             rate=(made, "with a made stream"),
             exponent=(stream == "zipf", "with --stream zipf"),
             affinity=(stream == "zipf", "with --stream zipf"),
-            time_column=(not made, of_file),
-            object_column=(not made, of_file),
-            site_column=(not made, of_file),
-            value_column=(not made, of_file),
+            **dict.fromkeys(of_file, (not made, "with a file as --stream")),
             objective=("hybrid" in policies, "with --policy hybrid"),
         )
         if runs < 1:
@@ -113,11 +106,13 @@ def register(app: typer.Typer) -> None:
 def _print(table: Mapping[str, Mapping[str, float]]) -> None:
     import pyarrow as pa
 
+    from muntin.topk.simulation import COSTS
+
     naive = table.get("naive", {}).get("bytes")
     rows = table.values()
     columns = {
         "policy": list(table),
-        **{name: [round(row[name], 1) for row in rows] for name in NUMBERS},
+        **{name: [round(row[name], 1) for row in rows] for name in COSTS},
         "of naive": [round(row["bytes"] / naive, 3) if naive else None for row in rows],
         **{name: [row[name] for row in rows] for name in ("changes", "invalid")},
     }

@@ -102,6 +102,16 @@ def produce(
             done.failed += 1
             done.why = str(problem)
 
+    def send(value: bytes) -> bool:
+        """Hand it over; False where it was stopped while the client's queue was full."""
+        while not stopped():
+            try:
+                producer.produce(topic, value, on_delivery=acknowledged)
+                return True
+            except BufferError:  # as many wait as may
+                producer.poll(0.1)
+        return False
+
     begun = time.monotonic()
     given = 0
     rest = iter(values)
@@ -112,7 +122,7 @@ def produce(
         taken = 0
         for value in islice(rest, max(0, due)):
             taken += 1
-            if not _send(producer, topic, value, acknowledged, stopped):
+            if not send(value):
                 break
         given += taken
         producer.poll(0)
@@ -125,23 +135,6 @@ def produce(
         done.failed += left
         done.why = done.why or f"{servers}: no answer for {FLUSH_SECONDS_MAX:g} s: is it there?"
     return done
-
-
-def _send(
-    producer: object,
-    topic: str,
-    value: bytes,
-    acknowledged: Callable[..., None],
-    stopped: Callable[[], bool],
-) -> bool:
-    """Hand a value over; False where it was stopped while the client's queue was full."""
-    while not stopped():
-        try:
-            producer.produce(topic, value, on_delivery=acknowledged)  # type: ignore[attr-defined]
-            return True
-        except BufferError:  # as many wait as may
-            producer.poll(0.1)  # type: ignore[attr-defined]
-    return False
 
 
 def _taxi(seed: int, per_second: float) -> Iterator[bytes]:
