@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -31,6 +30,7 @@ from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, integer_in
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
+from muntin.summaries.kernels.compaction import merge_runs
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
 from muntin.summaries.reading import exact_sum
@@ -80,7 +80,6 @@ class DyadicQDigest(Copied):
         self._last = 0
         self._pending: list[np.ndarray] = []
         self._waiting = 0
-        self._merged: list[tuple[np.ndarray, np.ndarray, int]] = []  # nodes; the count with them
         self._table: np.ndarray | None = None  # counts of all cells, while many values come
         self._is_compressed = True
         self._index: tuple[Any, ...] | None = None
@@ -131,8 +130,7 @@ class DyadicQDigest(Copied):
     def nbytes(self) -> int:
         """Memory of the digest and what waits to be added to it."""
         table = 0 if self._table is None else self._table.nbytes
-        merged = sum(ids.nbytes + counts.nbytes for ids, counts, _ in self._merged)
-        return self._ids.nbytes + self._counts.nbytes + merged + 8 * self._waiting + table
+        return self._ids.nbytes + self._counts.nbytes + 8 * self._waiting + table
 
     @property
     def error_bound(self) -> int:
@@ -173,7 +171,8 @@ class DyadicQDigest(Copied):
         if not leaves.size:
             return
         self._grow(leaves, int(given.sum()))
-        self._add(leaves, given, kernels.add_up(leaves, given))
+        left = kernels.add_up(leaves, given)
+        self._join(leaves[:left], given[:left])
 
     def merge(self, other: Self) -> None:
         """Count what `other` counted; its k and domain must be the same."""
@@ -182,25 +181,19 @@ class DyadicQDigest(Copied):
             return
         if self._total + other._total > COUNT_MAX:
             raise BadArgument(f"together they count more than {COUNT_MAX}")
-        if self._waiting or self._table is not None:
-            self._collect()
+        self._collect()
         other._collect()
         self._span(other._first, other._last)
         self._total += other._total
-        self._index, self._is_compressed = None, False
-        self._merged.append((other._ids.copy(), other._counts.copy(), self._total))
-        if sum(len(ids) for ids, _, _ in self._merged) > 4 * self._nodes_max:
-            self._collect()
+        self._join(other._ids, other._counts)
 
     def compress(self) -> None:
         """Move small counts up; at most 3k nodes and exact leaves remain."""
         self._collect()
-        if not self._is_compressed:
-            self._squeeze(self._total)
-
-    def _squeeze(self, total: int) -> None:
+        if self._is_compressed:
+            return
         for whole in (True, False):  # the second keeps the bound on the nodes, whatever the data
-            leaf, limit = 1 << self.bits, total // self._k
+            leaf, limit = 1 << self.bits, self._total // self._k
             left = kernels.compress(self._ids, self._counts, leaf, limit, whole)
             self._ids, self._counts = self._ids[:left].copy(), self._counts[:left].copy()
             leaves = int((self._ids >= leaf).sum())
@@ -343,12 +336,11 @@ class DyadicQDigest(Copied):
 
     def _collect(self) -> None:
         """Bring all that was counted into the nodes."""
-        self._join_merged()
         self._count_waiting()
         if self._table is not None:
             table, self._table = self._table, None
             cells = np.flatnonzero(table)
-            self._add(cells + len(table), table[cells], len(cells))
+            self._join(cells + len(table), table[cells])
 
     def _count_waiting(self) -> None:
         """Count the values that wait: in a table of all cells where the domain is small."""
@@ -366,40 +358,19 @@ class DyadicQDigest(Copied):
         values = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
         sort_run(values)
         counts = np.empty(len(values), np.int64)
-        self._add(values, counts, kernels.count_sorted(values, values, counts))
+        runs = kernels.count_sorted(values, values, counts)
+        self._join(values[:runs], counts[:runs])
 
-    def _add(self, ids: np.ndarray, counts: np.ndarray, length: int) -> None:
-        """Add the first `length` nodes of an ascending list, which becomes the digest's own."""
-        self._join_merged()
-        self._join([(ids[:length], counts[:length], None)])
-
-    def _join_merged(self) -> None:
-        lists, self._merged = self._merged, []
-        if lists:
-            self._join(lists)
-
-    def _join(self, lists: Sequence[tuple[np.ndarray, np.ndarray, int | None]]) -> None:
-        """Add lists of nodes, as if one by one: all at once if that makes not too many."""
-        ids, counts, total = lists[-1]
-        length = len(ids)
-        if len(lists) > 1:
-            ids = np.concatenate([self._ids, *(nodes for nodes, _, _ in lists)])
-            counts = np.concatenate([self._counts, *(held for _, held, _ in lists)])
-            length = kernels.add_up(ids, counts)
-            if length > self._nodes_max:
-                self._join(lists[: len(lists) // 2])
-                self._join(lists[len(lists) // 2 :])
-                return
-        elif len(self._ids):
-            both = self._ids, self._counts, ids, counts
-            ids, counts = np.empty((2, len(self._ids) + length), np.int64)
-            length = kernels.add_nodes(*both, ids, counts)
-        self._ids, self._counts = ids[:length], counts[:length]
-        if 2 * length < len(ids):  # do not keep what was a million equal values
-            self._ids, self._counts = self._ids.copy(), self._counts.copy()
+    def _join(self, ids: np.ndarray, counts: np.ndarray) -> None:
+        """Add an ascending list of nodes."""
+        own, size = len(self._ids), len(ids)
+        both, held = np.empty((2, own + size), np.int64)
+        merge_runs(self._ids, self._counts, 0, own, ids, counts, 0, size, both, held)
+        left = kernels.combine(both, held)
+        self._ids, self._counts = both[:left].copy(), held[:left].copy()
         self._index, self._is_compressed = None, False
-        if length > self._nodes_max:
-            self.compress() if total is None else self._squeeze(total)
+        if left > self._nodes_max:
+            self.compress()
 
     def _indexed(self) -> tuple[Any, ...]:
         """What `kernels.ranks` takes first: `kernels.index`, first and last cell."""

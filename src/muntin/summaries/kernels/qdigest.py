@@ -36,9 +36,8 @@ def count_dense(values, table):
 
 
 @kernel()
-def add_up(ids, counts):
-    """Sort nodes in place, and add the counts of equal ones; how many are left."""
-    sort_pairs(ids, counts)
+def combine(ids, counts):
+    """Add the counts of equal nodes of an ascending list, in place; how many are left."""
     left = 0
     for i in range(ids.shape[0]):
         if left and ids[i] == ids[left - 1]:
@@ -51,27 +50,10 @@ def add_up(ids, counts):
 
 
 @kernel()
-def add_nodes(ids_a, counts_a, ids_b, counts_b, ids, counts):
-    """Two ascending node lists into one, counts of equal nodes added; its length."""
-    i = 0
-    j = 0
-    written = 0
-    while i < ids_a.shape[0] or j < ids_b.shape[0]:
-        if j >= ids_b.shape[0] or (i < ids_a.shape[0] and ids_a[i] < ids_b[j]):
-            ids[written] = ids_a[i]
-            counts[written] = counts_a[i]
-            i += 1
-        elif i >= ids_a.shape[0] or ids_b[j] < ids_a[i]:
-            ids[written] = ids_b[j]
-            counts[written] = counts_b[j]
-            j += 1
-        else:
-            ids[written] = ids_a[i]
-            counts[written] = counts_a[i] + counts_b[j]
-            i += 1
-            j += 1
-        written += 1
-    return written
+def add_up(ids, counts):
+    """Sort nodes in place, and add the counts of equal ones; how many are left."""
+    sort_pairs(ids, counts)
+    return combine(ids, counts)
 
 
 @inlined()
