@@ -56,7 +56,7 @@ from muntin.segments.table import Table
 from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import ItemType, item_type
 from muntin.summaries.items import hash_items
-from muntin.summaries.kernels.placement import spread
+from muntin.summaries.kernels.static_filter import spread
 from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
 from muntin.summaries.weighted_view import check_fractions
 

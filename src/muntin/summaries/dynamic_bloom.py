@@ -37,7 +37,7 @@ from muntin.summaries.base import Copied
 from muntin.summaries.checks import check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import given_items, hash_items
-from muntin.summaries.kernels.placement import spread
+from muntin.summaries.kernels.static_filter import spread
 from muntin.summaries.static_filter import (
     RUN_KEYS_MAX,
     UNIVERSE_MAX,

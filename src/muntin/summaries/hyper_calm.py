@@ -37,8 +37,14 @@ from muntin.summaries.hyper_bloom import SEED_MAX
 from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
-from muntin.summaries.kernels.hyper_calm import Clock, batch_ages, update_hyper_calm
-from muntin.summaries.kernels.recorder import HALF_TICKS, WAYS, Recorder
+from muntin.summaries.kernels.hyper_calm import (
+    HALF_TICKS,
+    WAYS,
+    Clock,
+    Recorder,
+    batch_ages,
+    update_hyper_calm,
+)
 from muntin.summaries.named_pairs import LOW, NamedPairs
 from muntin.summaries.times import as_times, check_order
 

@@ -16,8 +16,7 @@ from muntin.errors import BadArgument
 from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.calm_tables import CalmShape, check_store
 from muntin.summaries.checks import INT64_MAX, boolean, integer_in, one_of, with_plain_integers
-from muntin.summaries.kernels.hyper_calm import Settings
-from muntin.summaries.kernels.recorder import WAYS, Recorder
+from muntin.summaries.kernels.hyper_calm import WAYS, Recorder, Settings
 from muntin.summaries.named_pairs import MEMORY_BYTES_MAX
 
 GAP_MAX = 1 << 44  # 203 days in microseconds

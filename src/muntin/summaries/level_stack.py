@@ -16,7 +16,7 @@ import numpy as np
 
 from muntin.summaries.checks import integer_in
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
-from muntin.summaries.kernels.many_stacks import gather_levels, shift_of_merge
+from muntin.summaries.kernels.sampling import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
 from muntin.summaries.reading import Fields
 

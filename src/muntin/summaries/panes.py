@@ -13,7 +13,7 @@ import numpy as np
 from muntin.errors import CorruptSummary
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.sorting import sort_pairs
-from muntin.summaries.kernels.straddling import join_runs, surviving
+from muntin.summaries.kernels.weighted_view import join_runs, surviving
 from muntin.summaries.level_stack import LevelStack, level_capacities, levels_sorted
 from muntin.summaries.reading import Body
 from muntin.summaries.weighted_view import CONFIDENCE

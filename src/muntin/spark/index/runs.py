@@ -19,7 +19,7 @@ import numpy as np
 from muntin.errors import SourceError
 from muntin.spark.index.manifest import FILE_NAME
 from muntin.storage import is_elsewhere, place_of
-from muntin.summaries.kernels.placement import place
+from muntin.summaries.kernels.static_filter import place
 from muntin.summaries.static_filter import to_partitions
 from muntin.times import now_us
 

@@ -137,22 +137,14 @@ def _compact(tables):
 
 @bare()
 def _leave(tables, slot):
-    """Take a slot's pair out of the store: its count goes back to its bucket."""
+    """Take a slot's pair out of the store: its count goes back to its bucket, its slot and its
+    item's bytes are free."""
     place = tables.slots[slot, ERROR_PLACE] & _LOW
-    if place != NOWHERE:
-        count = np.uint32(min(tables.slots[slot, COUNTED], np.int64(COUNT)))
-        if tables.slots[slot, ERROR_PLACE] >> 32:
-            count |= PROMOTED
-        bucket = place // WAYS
-        tables.saving[bucket * 16 + WAYS + place % WAYS] = count
-    _forget(tables, slot)
-
-
-@bare()
-def _forget(tables, slot):
-    """Free a slot and its item's bytes."""
-    if tables.slots[slot, ERROR_PLACE] & _LOW != NOWHERE:
-        tables.marks[ARENA_LIVE] -= HEADER + (tables.slots[slot, WHERE] & _LOW)
+    count = np.uint32(min(tables.slots[slot, COUNTED], np.int64(COUNT)))
+    if tables.slots[slot, ERROR_PLACE] >> 32:
+        count |= PROMOTED
+    tables.saving[place // WAYS * 16 + WAYS + place % WAYS] = count
+    tables.marks[ARENA_LIVE] -= HEADER + (tables.slots[slot, WHERE] & _LOW)
     for column in range(tables.slots.shape[1]):
         tables.slots[slot, column] = 0
     tables.slots[slot, ERROR_PLACE] = NOWHERE

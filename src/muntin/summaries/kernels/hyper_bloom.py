@@ -28,22 +28,25 @@ _PAIRS = np.uint64(0x5555555555555555)
 
 
 @inlined()
-def eighths(time, gap):
-    """Eighths of a slice from the beginning of int64 time, modulo 2^64; slices are `gap` long."""
+def _split(time, gap):
+    """Slices from the beginning of int64 time, which are `gap` long, and eighths of the next."""
     since = np.uint64(time) ^ _SIGN
     slices = since // np.uint64(gap)
-    rest = since - slices * np.uint64(gap)
-    return slices * _8 + rest * _8 // np.uint64(gap)
+    return slices, (since - slices * np.uint64(gap)) * _8 // np.uint64(gap)
+
+
+@inlined()
+def eighths(time, gap):
+    """Eighths of a slice from the beginning of int64 time, modulo 2^64."""
+    slices, eighth = _split(time, gap)
+    return slices * _8 + eighth
 
 
 @inlined()
 def next_eighth(time, gap):
     """The first time (uint64, from the beginning of int64 time) that lies in a later eighth."""
-    since = np.uint64(time) ^ _SIGN
-    slices = since // np.uint64(gap)
-    rest = since - slices * np.uint64(gap)
-    eighth = rest * _8 // np.uint64(gap) + np.uint64(1)
-    return slices * np.uint64(gap) + (eighth * np.uint64(gap) + np.uint64(7)) // _8
+    slices, eighth = _split(time, gap)
+    return slices * np.uint64(gap) + ((eighth + np.uint64(1)) * np.uint64(gap) + _7) // _8
 
 
 @inlined()
@@ -110,9 +113,7 @@ def update_bloom(words, stamps, hashes, times, last, gap, starts):
 @inlined()
 def _set_states(time, gap, synchronous, states, stale):
     """What array i writes now, and the pattern of the state that it clears."""
-    since = np.uint64(time) ^ _SIGN
-    slices = since // np.uint64(gap)
-    eighth = (since - slices * np.uint64(gap)) * _8 // np.uint64(gap)
+    slices, eighth = _split(time, gap)
     for lane in range(8):
         early = np.uint64(0) if synchronous else np.uint64(lane)
         state = (slices % _3 + ((eighth + early) >> _3)) % _3

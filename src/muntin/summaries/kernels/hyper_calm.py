@@ -18,24 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from muntin.summaries.kernels import bare, inlined
+from muntin.summaries.kernels import calm_space_saving as calm
 from muntin.summaries.kernels.bits import multiply_high
-from muntin.summaries.kernels.calm_space_saving import (
-    FIRST,
-    INTERVAL,
-    LAST,
-    WAYS,
-    add_known,
-    add_new,
-    add_queued,
-    bucket_of,
-    count_of,
-    find_queued,
-    fingerprint,
-    pair_hash,
-    queue_tag,
-    raise_known,
-    raise_new,
-)
+from muntin.summaries.kernels.calm_space_saving import FIRST, INTERVAL, LAST, WAYS
 from muntin.summaries.kernels.hashing import hash_u64
 from muntin.summaries.kernels.hyper_bloom import (
     eighths,
@@ -45,16 +30,12 @@ from muntin.summaries.kernels.hyper_bloom import (
 )
 from muntin.summaries.kernels.lanes import find_lane, pick_lane
 from muntin.summaries.kernels.memory import prefetch
-from muntin.summaries.kernels.recorder import (
-    HALF_TICKS,
-    PRINT,
-    PROVEN,
-    TURN,
-    batch_begins,
-    follow,
-    forget_far,
-)
 
+HALF_TICKS = np.uint32(1 << 31)  # intervals from here on are not counted
+SMALL_TICKS = np.uint32(1 << 30)  # no batch stays small for longer: 2^10 events, 2^20 ticks apart
+PROVEN = np.uint32(1 << 31)  # of a fingerprint: the item has repeated an interval
+PRINT = np.uint32(0x7FFFFFFF)  # the rest of it
+TURN = np.uint64(28)  # ticks, as a power of two
 AHEAD = 8
 PATIENCE = np.uint32(3)  # a proven item is kept eight times as long
 _COIN = np.uint64(3)
@@ -82,6 +63,94 @@ class Clock(NamedTuple):
     last: int  # time of the event before, or of the first
     phase: int  # of the first event: its time from the beginning of int64 time, modulo a tick
     aligned: int  # 1 as long as all events had that phase
+
+
+class Recorder(NamedTuple):
+    """Items that are followed: fingerprint, last time and begin of the last batch of each.
+
+    Ages are differences of 32-bit ticks modulo 2^32, so no age may reach that: the first event of
+    each turn of 2^28 ticks forgets the items that were silent for 2^31 ticks or more.
+    """
+
+    lines: np.ndarray  # uint32[buckets * 16]: eight fingerprints (0: free), eight last times
+    batches: np.ndarray  # uint32[buckets * 8]: begin of the last batch; 2^31 ticks ago: unknown
+    opened: np.ndarray  # uint32[buckets * 8] or empty: begin of the batch that still is small
+    sizes: np.ndarray  # uint32[buckets * 8] or empty: its items so far
+    bins: np.ndarray  # uint32[buckets * 8] or empty: bin of the last interval
+    runs: np.ndarray  # uint32[buckets * 8] or empty: how often it came in a row
+
+
+@bare()
+def forget_far(recorder, before, now):
+    """Forget what is 2^31 ticks old at `now`; `before` is the last event's tick, both uint64."""
+    elapsed = min(now - before, np.uint64(HALF_TICKS))
+    for place in range(recorder.batches.shape[0]):
+        at = place // WAYS * 16 + place % WAYS
+        if recorder.lines[at] == 0:
+            continue
+        silent = np.uint64(np.uint32(np.uint32(before) - recorder.lines[at + WAYS])) + elapsed
+        age = np.uint64(np.uint32(np.uint32(before) - recorder.batches[place])) + elapsed
+        if silent >= HALF_TICKS:
+            _clear(recorder, at, place)
+        elif age >= HALF_TICKS:
+            since = np.uint32(now)
+            if recorder.sizes.shape[0] > 0:
+                opened = recorder.opened[place]  # a batch that still is small may begin there
+                since = opened if np.uint32(since - opened) < SMALL_TICKS else since
+            recorder.batches[place] = np.uint32(since - HALF_TICKS)
+
+
+@inlined()
+def _clear(recorder, at, place):
+    """Nothing is left of an item, so that equal streams give equal bytes."""
+    recorder.lines[at] = 0
+    recorder.lines[at + WAYS] = 0
+    recorder.batches[place] = 0
+    if recorder.sizes.shape[0] > 0:
+        recorder.opened[place] = 0
+        recorder.sizes[place] = 0
+    if recorder.runs.shape[0] > 0:
+        recorder.bins[place] = 0
+        recorder.runs[place] = 0
+
+
+@inlined()
+def follow(recorder, bucket, way, item_print, tick, batch_size):
+    """A new item, at the start of a batch; before it there is none."""
+    recorder.lines[bucket * 16 + way] = item_print
+    recorder.lines[bucket * 16 + WAYS + way] = tick
+    unknown = np.uint32(tick - HALF_TICKS)
+    recorder.batches[bucket * WAYS + way] = tick if batch_size == 1 else unknown
+    if batch_size > 1:
+        recorder.opened[bucket * WAYS + way] = tick
+        recorder.sizes[bucket * WAYS + way] = 1
+    if recorder.runs.shape[0] > 0:
+        recorder.bins[bucket * WAYS + way] = 0
+        recorder.runs[bucket * WAYS + way] = 0
+
+
+@inlined()
+def batch_begins(recorder, at, tick, silent, within, apart, batch_size):
+    """An item at `at` comes again after `silent` ticks: has a batch begun, and been large enough?
+
+    Up to `within` ticks it surely goes on, above `apart` one surely begins. Between, ticks are too
+    coarse to tell: no interval is then measured from this batch, nor to it.
+    """
+    begins = False
+    if silent > within:
+        if silent <= apart:
+            recorder.batches[at] = np.uint32(tick - HALF_TICKS)
+            if batch_size > 1:
+                recorder.sizes[at] = np.uint32(batch_size)
+        elif batch_size > 1:
+            recorder.opened[at] = tick
+            recorder.sizes[at] = 1
+        else:
+            begins = True
+    elif batch_size > 1 and recorder.sizes[at] != np.uint32(batch_size):
+        recorder.sizes[at] += np.uint32(1)
+        begins = recorder.sizes[at] == np.uint32(batch_size)
+    return begins
 
 
 @inlined()
@@ -122,9 +191,14 @@ def _bins(distance, settings):
 @inlined()
 def _located(tables, item_hash, interval):
     """The pair of an item and a bin, its bucket, and its way there (WAYS: none)."""
-    pair = pair_hash(item_hash, interval)
-    bucket = bucket_of(tables, pair)
-    return pair, bucket, find_lane(tables.saving, bucket * 16, fingerprint(pair), _ALL)
+    pair = calm.pair_hash(item_hash, interval)
+    bucket = calm.bucket_of(tables, pair)
+    return pair, bucket, find_lane(tables.saving, bucket * 16, calm.fingerprint(pair), _ALL)
+
+
+@inlined()
+def _is_higher(tables, bucket, way, other, other_way):
+    return calm.count_of(tables, bucket, way) > calm.count_of(tables, other, other_way)
 
 
 @bare()
@@ -136,28 +210,28 @@ def count_interval(tables, settings, item_hash, distance, own, other, data, star
     queued = -1
     if other == own:
         if way == WAYS:
-            queued = find_queued(tables, bucket, queue_tag(pair))
+            queued = calm.find_queued(tables, bucket, calm.queue_tag(pair))
     else:
         next_hash, beside, next_way = _located(tables, item_hash, other)
         # The bin that is in Space-Saving, of both the one with the higher count; else one that is
         # queued, the own one first.
         if next_way < WAYS:
-            if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
+            if way == WAYS or _is_higher(tables, beside, next_way, bucket, way):
                 interval, pair, bucket, way = other, next_hash, beside, next_way
         elif way == WAYS:
-            queued = find_queued(tables, bucket, queue_tag(pair))
+            queued = calm.find_queued(tables, bucket, calm.queue_tag(pair))
             if queued < 0:
-                queued = find_queued(tables, beside, queue_tag(next_hash))
+                queued = calm.find_queued(tables, beside, calm.queue_tag(next_hash))
                 if queued >= 0:
                     interval, pair, bucket = other, next_hash, beside
     if way < WAYS:
-        slot = add_known(tables, bucket, way, interval, data, start, length)
+        slot = calm.add_known(tables, bucket, way, interval, data, start, length)
     elif queued >= 0:
-        slot = add_queued(
+        slot = calm.add_queued(
             tables, bucket, queued, settings.promote, pair, interval, data, start, length
         )
     else:
-        slot = add_new(tables, bucket, settings.promote, pair, interval, data, start, length)
+        slot = calm.add_new(tables, bucket, settings.promote, pair, interval, data, start, length)
     if slot >= 0:
         _remember_times(tables, settings, slot, interval, distance, time)
     return way < WAYS or queued >= 0
@@ -179,14 +253,14 @@ def count_run(
     if run == 1 and other != own:
         next_hash, beside, next_way = _located(tables, item_hash, other)
         if next_way < WAYS:
-            if way == WAYS or count_of(tables, beside, next_way) > count_of(tables, bucket, way):
+            if way == WAYS or _is_higher(tables, beside, next_way, bucket, way):
                 interval, pair, bucket, way = other, next_hash, beside, next_way
     recorder.bins[at] = np.uint32(interval)
     recorder.runs[at] = np.uint32(run)
     if way < WAYS:
-        slot = raise_known(tables, bucket, way, run, interval, data, start, length)
+        slot = calm.raise_known(tables, bucket, way, run, interval, data, start, length)
     else:
-        slot = raise_new(tables, bucket, run, pair, interval, data, start, length)
+        slot = calm.raise_new(tables, bucket, run, pair, interval, data, start, length)
     if slot >= 0:
         _remember_times(tables, settings, slot, interval, distance, time)
     return run > 1
@@ -273,7 +347,7 @@ def update_hyper_calm(
         before = wide
         tick = np.uint32(wide)
         item_hash = hashes[i]
-        item_print = fingerprint(item_hash & np.uint64(PRINT))
+        item_print = calm.fingerprint(item_hash & np.uint64(PRINT))
         bucket = np.intp(multiply_high(item_hash, buckets))
         way = find_lane(recorder.lines, bucket * 16, item_print, PRINT)
         if way < WAYS:
@@ -309,7 +383,7 @@ def batch_ages(recorder, hashes, now, ages):
     buckets = np.uint64(recorder.batches.shape[0] // WAYS)
     for i in range(hashes.shape[0]):
         ages[i] = -1
-        item_print = fingerprint(hashes[i] & np.uint64(PRINT))
+        item_print = calm.fingerprint(hashes[i] & np.uint64(PRINT))
         bucket = np.intp(multiply_high(hashes[i], buckets))
         way = find_lane(recorder.lines, bucket * 16, item_print, PRINT)
         if way < WAYS:

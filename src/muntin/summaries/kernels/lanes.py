@@ -35,12 +35,6 @@ def _pointer(context, builder, array_type, array, offset, element):
     return builder.bitcast(start, ir.VectorType(element, _LANES).as_pointer())
 
 
-def _load(builder, pointer, align):
-    value = builder.load(pointer)
-    value.align = align
-    return value
-
-
 @intrinsic
 def visit_block(typingctx, words, offset, cells, then, now):
     """Clean, query and fill one HyperBloom block; true where any of the eight cells was empty.
@@ -56,7 +50,7 @@ def visit_block(typingctx, words, offset, cells, then, now):
     def codegen(context, builder, signature, arguments):
         array, offset, cells, then, now = arguments
         pointer = _pointer(context, builder, signature.args[0], array, offset, _I64)
-        word = _load(builder, pointer, 8)
+        word = builder.load(pointer, align=8)
         lane = _each(_I64, range(_LANES))
         three = _all(_I64, 3)
         slices = builder.sub(
@@ -71,8 +65,7 @@ def visit_block(typingctx, words, offset, cells, then, now):
         bit = builder.shl(_all(_I64, 1), builder.and_(spread, _all(_I64, 31)))
         seen = builder.and_(builder.or_(word, builder.lshr(word, _all(_I64, 32))), bit)
         empty = builder.icmp_unsigned("==", seen, _all(_I64, 0))
-        stored = builder.store(builder.or_(word, bit), pointer)
-        stored.align = 8
+        builder.store(builder.or_(word, bit), pointer, align=8)
         return builder.icmp_unsigned("!=", builder.bitcast(empty, _I8), ir.Constant(_I8, 0))
 
     return signature, codegen
@@ -86,7 +79,7 @@ def find_lane(typingctx, numbers, offset, value, mask):
     def codegen(context, builder, signature, arguments):
         array, offset, value, mask = arguments
         pointer = _pointer(context, builder, signature.args[0], array, offset, _I32)
-        masked = builder.and_(_load(builder, pointer, 4), _splat(builder, mask))
+        masked = builder.and_(builder.load(pointer, align=4), _splat(builder, mask))
         equal = builder.icmp_unsigned("==", masked, _splat(builder, value))
         bits = builder.zext(builder.bitcast(equal, _I8), _I64)
         bits = builder.or_(bits, ir.Constant(_I64, 1 << _LANES))
@@ -103,15 +96,14 @@ def push_lane(typingctx, numbers, offset, value, last):
     def codegen(context, builder, signature, arguments):
         array, offset, value, last = arguments
         pointer = _pointer(context, builder, signature.args[0], array, offset, _I32)
-        lanes = _load(builder, pointer, 4)
+        lanes = builder.load(pointer, align=4)
         last = builder.trunc(last, _I32)
         fallen = builder.extract_element(lanes, last)
         moved = builder.shuffle_vector(
             lanes, _splat(builder, value), _each(_I32, [_LANES, *range(_LANES - 1)])
         )
         upto = builder.icmp_unsigned("<=", _each(_I32, range(_LANES)), _splat(builder, last))
-        stored = builder.store(builder.select(upto, moved, lanes), pointer)
-        stored.align = 4
+        builder.store(builder.select(upto, moved, lanes), pointer, align=4)
         return fallen
 
     return signature, codegen
@@ -130,9 +122,9 @@ def pick_lane(typingctx, numbers, offset, tick, gap, patience):
     def codegen(context, builder, signature, arguments):
         array, offset, tick, gap, patience = arguments
         kind = signature.args[0]
-        marks = _load(builder, _pointer(context, builder, kind, array, offset, _I32), 4)
+        marks = builder.load(_pointer(context, builder, kind, array, offset, _I32), align=4)
         after = builder.add(offset, ir.Constant(offset.type, _LANES))
-        times = _load(builder, _pointer(context, builder, kind, array, after, _I32), 4)
+        times = builder.load(_pointer(context, builder, kind, array, after, _I32), align=4)
         silent = builder.sub(_splat(builder, tick), times)
         proven = builder.icmp_signed("<", marks, _all(_I32, 0))
         halvings = builder.select(proven, _splat(builder, patience), _all(_I32, 0))

@@ -21,9 +21,7 @@ def _load(bits: int, result):
 
         def codegen(context, builder, signature, arguments):
             pointer = _address(context, builder, signature.args[0], *arguments)
-            value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
-            value.align = 1
-            return value
+            return builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
 
         return signature, codegen
 

@@ -5,11 +5,9 @@ apart. Strings of up to 16 bytes are mixed without a loop.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from muntin.summaries.kernels import inlined
+from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.memory import load_u64
 
 # Fractional digits of pi: odd numbers without a pattern.
@@ -18,18 +16,10 @@ _B = np.uint64(0x13198A2E03707345)
 _C = np.uint64(0xA4093822299F31D1)
 
 
-@intrinsic
-def multiply_fold(typingctx, a, b):
+@inlined()
+def multiply_fold(a, b):
     """Both halves of the 128-bit product of two uint64, one XOR the other."""
-    signature = types.uint64(types.uint64, types.uint64)
-
-    def codegen(context, builder, signature, arguments):
-        wide, word = ir.IntType(128), ir.IntType(64)
-        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
-        upper = builder.trunc(builder.lshr(product, wide(64)), word)
-        return builder.xor(builder.trunc(product, word), upper)
-
-    return signature, codegen
+    return multiply_high(a, b) ^ (a * b)
 
 
 @inlined()
