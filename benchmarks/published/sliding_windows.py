@@ -156,7 +156,7 @@ class PaperItems(_Levels):
         """The items with their weights scaled to the window's count."""
         keys, weights = self._items()
         running = np.rint(np.cumsum(weights) * (self.count / int(weights.sum()))).astype(np.int64)
-        return WindowView(keys, running, *self._error())
+        return (keys, running), *self._error()
 
     def merge(self, other: Self) -> None:
         counts = self.count + other.count
@@ -203,7 +203,7 @@ class PaperTimes(_Levels):
 
     def view(self) -> WindowView:
         self._expire()
-        return WindowView(*summed(self._items()), *self._error())
+        return summed(self._items()), *self._error()
 
     def merge(self, other: Self) -> None:
         if self.window != other.window:

@@ -46,7 +46,7 @@ def use(window: Window) -> None:
         window.advance((window.end or 0) + 50)
     window.quantile(0.5)
     if window.count:
-        assert int(window._engine.view().cumulative[-1]) == window.count
+        assert int(window._engine.view()[0][1][-1]) == window.count
     window.to_bytes()
     window.merge(copied)
     window.quantile(0.5)

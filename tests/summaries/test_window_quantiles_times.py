@@ -22,7 +22,7 @@ SECOND = 1_000_000
 
 
 def weight_of(window: TimeWindowQuantiles) -> int:
-    return int(window._engine.view().cumulative[-1]) if window.count else 0
+    return int(window._engine.view()[0][1][-1]) if window.count else 0
 
 
 def inside(window: TimeWindowQuantiles, values: np.ndarray, times: np.ndarray) -> np.ndarray:

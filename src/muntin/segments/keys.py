@@ -24,7 +24,7 @@ from muntin.summaries import key_columns
 from muntin.summaries.indexes import IntegerIndex
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.sorting import sort_pairs
-from muntin.summaries.key_column import KeyColumn, key_values
+from muntin.summaries.key_columns import KeyColumn, key_values
 
 TEXT = pa.large_string()
 TYPES = {**key_columns.TYPES, "binary": pa.large_binary(), "uint64": pa.uint64()}

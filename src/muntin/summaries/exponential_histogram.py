@@ -177,8 +177,7 @@ class _Histogram(WindowEngine):
             (block.count / count) ** 2 for block in self.blocks if block.stack.height > 1
         )
         error += DEVIATIONS * KLL_DEVIATION / self.k * variance**0.5
-        run = summed(sorted_run(runs))
-        return WindowView(*run, min(error, 1.0), CONFIDENCE if error else 1.0)
+        return summed(sorted_run(runs)), min(error, 1.0), CONFIDENCE if error else 1.0
 
     def _state(self) -> tuple[list[Any], bytes]:
         rows = [

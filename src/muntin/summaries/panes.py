@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,29 +32,11 @@ DEVIATIONS = 3.3
 CAPACITY_ITEMS_MAX = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class WindowView:
-    """What a window answers from.
-
-    Attributes
-    ----------
-    keys : int64[n]
-        Sorted.
-    cumulative : int64[n]
-        Running sum of the items' weights; the last is exactly the window's count.
-    error : float
-        Half-width of the interval around a rank, as a fraction of the count.
-    confidence : float
-        That the interval holds the true rank; 1.0 where it surely does.
-    """
-
-    keys: np.ndarray
-    cumulative: np.ndarray
-    error: float
-    confidence: float
-
-
 Run = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
+WindowView = tuple[Run, float, float]
+"""What a window answers from: keys and the running sum of their weights, whose last is the window's
+count; half-width of the interval around a rank, as a fraction of the count; and the confidence that
+this holds the true rank, 1.0 where it surely does."""
 NOTHING: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -67,41 +48,9 @@ def sorted_run(runs: Iterable[Run]) -> Run:
     return keys, weights
 
 
-def with_newest(one: Run, two: Run, stack: LevelStack) -> Run:
-    """Two sorted runs and the items of the pane that still grows, as one.
-
-    Returns
-    -------
-    (int64[n], int64[n])
-        Sorted keys, and the running sum of their weights.
-    """
-    size = len(one[0]) + len(two[0]) + stack.retained
-    keys, cumulative = np.empty(size, np.int64), np.empty(size, np.int64)
-    join_runs(*one, *two, stack.keys, stack.offsets, keys, cumulative)
-    return keys, cumulative
-
-
 def summed(run: Run) -> Run:
     """A run's keys and the running sum of its weights."""
     return run[0], np.cumsum(run[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """Panes that no longer change: their items as one run, and the variance of a rank in them."""
-
-    run: Run
-    variance: float
-
-    @classmethod
-    def of(cls, panes: Sequence[tuple[LevelStack, int]]) -> Closed:
-        """Of (stack, count) of each pane."""
-        variance = sum(rank_variance(stack, count) for stack, count in panes)
-        return cls(sorted_run(stack.run() for stack, _ in panes), variance)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self.run)
 
 
 class Cut:
@@ -162,12 +111,14 @@ class Ring(WindowEngine):
     """What rings of panes share: a view, in which those that no longer change are sorted once."""
 
     __slots__ = ("_closed",)
-    _closed: tuple[list[int], Closed] | None
+    _closed: tuple[list[int], Run, float] | None
+    """Names of the panes that no longer change, their items, and the variance of a rank in them."""
 
     @property
     def nbytes(self) -> int:
         """With what is kept for the next view."""
-        return super().nbytes + (0 if self._closed is None else self._closed[1].nbytes)
+        kept = NOTHING if self._closed is None else self._closed[1]
+        return super().nbytes + sum(part.nbytes for part in kept)
 
     def _view_of(
         self, run: Run, cut: tuple[LevelStack, int, int] | None,
@@ -177,15 +128,18 @@ class Ring(WindowEngine):
         by age, the newest last: (name, stack, count)."""
         count = (0 if cut is None else cut[1]) + sum(size for _, _, size in panes)
         if not panes:
-            return WindowView(*summed(run), *model_error(0.0, cut, count))
+            return summed(run), *model_error(0.0, cut, count)
         *closed, (_, newest, size) = panes
         names = [name for name, _, _ in closed]
         if self._closed is None or self._closed[0] != names:
-            self._closed = (names, Closed.of([pane[1:] for pane in closed]))
-        older = self._closed[1]
-        variance = older.variance + rank_variance(newest, size)
-        items = with_newest(run, older.run, newest)
-        return WindowView(*items, *model_error(variance, cut, count))
+            variance = sum(rank_variance(stack, held) for _, stack, held in closed)
+            self._closed = names, sorted_run(stack.run() for _, stack, _ in closed), variance
+        _, older, variance = self._closed
+        items = len(run[0]) + len(older[0]) + newest.retained
+        keys, cumulative = np.empty((2, items), np.int64)
+        join_runs(*run, *older, newest.keys, newest.offsets, keys, cumulative)
+        variance += rank_variance(newest, size)
+        return (keys, cumulative), *model_error(variance, cut, count)
 
 
 def rank_variance(stack: LevelStack, count: int) -> float:

@@ -15,8 +15,7 @@ from muntin.segments.building import build
 from muntin.segments.sums import Sums
 from muntin.segments.table import Segment
 from muntin.summaries.indicators import IndicatorValues, SumType, indicator_values
-from muntin.summaries.key_column import KeyValues, key_values
-from muntin.summaries.key_columns import KeyKind
+from muntin.summaries.key_columns import KeyKind, KeyValues, key_values
 from muntin.summaries.vector_matrix.names import Key
 
 Kinds = Mapping[str, KeyKind | None]

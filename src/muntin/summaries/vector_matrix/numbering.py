@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from muntin.summaries.indexes import IntegerIndex
-from muntin.summaries.key_column import KeyColumn, KeyValues
+from muntin.summaries.key_columns import KeyColumn, KeyValues
 from muntin.summaries.vector_matrix.names import Key
 
 Numbers = dict[Key, np.ndarray]
