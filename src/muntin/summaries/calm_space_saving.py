@@ -29,7 +29,6 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
-from muntin.summaries.calm_tables import CalmShape, check_store, decode, encode, nbytes_of
 from muntin.summaries.checks import INT64_MAX, array_of, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
@@ -38,7 +37,16 @@ from muntin.summaries.kernels.calm_space_saving import (
     WAYS,
     update_calm,
 )
-from muntin.summaries.named_pairs import LOW, MEMORY_BYTES_MAX, NamedPairs
+from muntin.summaries.named_pairs import (
+    LOW,
+    MEMORY_BYTES_MAX,
+    CalmShape,
+    NamedPairs,
+    check_store,
+    decode,
+    encode,
+    nbytes_of,
+)
 
 _COLUMNS = 4
 

@@ -30,11 +30,9 @@ import pyarrow as pa
 from muntin.arrow import read_only
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
-from muntin.summaries.beat_guess import guess_beat
-from muntin.summaries.calm_tables import decode, encode, named_slots, nbytes_of
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in, to_merge
 from muntin.summaries.hyper_bloom import SEED_MAX
-from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters
+from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters, guess_beat
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
 from muntin.summaries.kernels.hyper_calm import (
@@ -45,7 +43,14 @@ from muntin.summaries.kernels.hyper_calm import (
     batch_ages,
     update_hyper_calm,
 )
-from muntin.summaries.named_pairs import LOW, NamedPairs
+from muntin.summaries.named_pairs import (
+    LOW,
+    NamedPairs,
+    decode,
+    encode,
+    named_slots,
+    nbytes_of,
+)
 from muntin.summaries.times import as_times, check_order
 
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
@@ -180,12 +185,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         integer_in("seed", seed, 0, SEED_MAX)
         if (gap := others.get("gap")) is not None:
             gap = integer_in("gap", gap, 1, GAP_MAX)
-        guess = guess_beat(hash_items(array, seed), times, gap)
-        chosen: dict[str, Any] = {
-            "gap": guess.gap,
-            "interval_unit": guess.interval_unit,
-            "resolution": guess.resolution,
-        }
+        chosen: dict[str, Any] = guess_beat(hash_items(array, seed), times, gap)
         return cls(memory, k=k, seed=seed, **(chosen | others))
 
     def update(self, items: Any, times: Any) -> None:

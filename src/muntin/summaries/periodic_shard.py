@@ -28,11 +28,11 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.calm_tables import kind_of_items
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
 from muntin.summaries.envelope import seal
 from muntin.summaries.hyper_calm import HyperCalm
 from muntin.summaries.items import as_items, hash_items, integers, item_kind, text_buffers
+from muntin.summaries.named_pairs import kind_of_items
 from muntin.summaries.reading import block, opened
 from muntin.summaries.sharding import SHARD_SEED, SHARDS_MAX, order_of, shards_of
 from muntin.summaries.times import as_times
