@@ -57,7 +57,7 @@ from muntin.summaries.dyadic_qdigest import K_MAX
 from muntin.summaries.dynamic_bloom import ItemType, item_type
 from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.static_filter import spread
-from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
+from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
 from muntin.summaries.weighted_view import check_fractions
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
@@ -215,7 +215,7 @@ class Fingerprints(Algebra):
             column = _compute.if_else(pa.array(found), filler, column)
         cells, sides = self._map.place(column.to_numpy(zero_copy_only=False))
         outside = sides != 0
-        return cells.view(np.int64), outside if found is None else found | outside
+        return cells, outside if found is None else found | outside
 
     def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
         prints = lists(states["prints"], len(groups.order))
@@ -290,7 +290,7 @@ class Fingerprints(Algebra):
             return answer_table("q", asked, filled, found, 1.0)
         asked = asked_numbers(question.points)
         points = question.points if isinstance(domain, IntegerRange) else asked
-        where = placed(domain, points, question.inclusive)
+        where = domain.place(points, question.inclusive)
         values = np.empty((len(filled), len(asked)))
         bounds = np.empty((len(filled), 2, len(asked)), np.int64)
         kernels.cell_ranks(

@@ -167,11 +167,11 @@ class RankedRows(Algebra):
             return answer_table("q", asked, filled, found, confidence)
         if isinstance(question, RanksOf):
             asked = question.points
-            points = check_points(asked, self.dtype, question.inclusive)
+            points, beyond = check_points(asked, self.dtype, question.inclusive)
             counts = self.counts(table)[filled][:, None]
             keys = frozen(to_keys(points))
             parts, confidence = self.ranks_of(flat, keys, question.inclusive, counts)
-            set_beyond(asked, self.dtype, parts, 1.0)
+            set_beyond(parts, beyond)
             return answer_table("x", asked, filled, [part.ravel() for part in parts], confidence)
         raise BadArgument(f"quantiles cannot answer {question!r:.100}: ask QuantilesAt or RanksOf")
 

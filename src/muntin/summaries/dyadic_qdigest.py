@@ -32,7 +32,7 @@ from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.compaction import merge_runs
 from muntin.summaries.kernels.sorting import sort_run
-from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map, placed
+from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
 from muntin.summaries.reading import exact_sum
 from muntin.summaries.weighted_view import check_fractions
 from muntin.summaries.weights import as_weights
@@ -221,7 +221,7 @@ class DyadicQDigest(Copied):
             the bounds, too, and for `value` they are equal to it.
         """
         inclusive = boolean("inclusive", inclusive)
-        cells, beyond = placed(self._map, values, inclusive)
+        cells, beyond = self._map.place(values, inclusive)
         value, bounds = np.zeros(len(cells)), np.zeros((2, len(cells)), np.int64)
         if self._total:
             margin, exact = self.error_bound / 2, self._map.exact

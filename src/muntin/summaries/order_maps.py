@@ -7,7 +7,6 @@ not such a map: a digest over hashes answers for the hashes' uniform order, not 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, column_of, integer_in, with_plain_integers
+from muntin.summaries.order_keys import from_keys, to_keys
 from muntin.summaries.times import as_times
-from muntin.summaries.weighted_view import as_points
+from muntin.summaries.weighted_view import whole_points
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
 _SIGN = np.uint64(1 << 63)
@@ -41,8 +41,9 @@ class OrderMap(ABC):
         """Cell of each value, uint64[n]; `BadArgument` for values that the domain lacks."""
 
     @abstractmethod
-    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Cell of each question (uint64[n], clipped), and -1, 0, 1: below, inside, above."""
+    def place(self, values: Any, inclusive: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Cell of each question (int64[n], clipped), and -1, 0, 1: below, inside, above. Of a rank:
+        is it that of values equal to the question, too?"""
 
     @abstractmethod
     def lowest(self, cells: np.ndarray) -> np.ndarray:
@@ -82,6 +83,11 @@ class _WholeRange(OrderMap):
     def _since_start(self, numbers: np.ndarray) -> np.ndarray:
         return numbers.view(np.uint64) - self._origin
 
+    def _placed(self, numbers: np.ndarray, beyond: Any) -> tuple[np.ndarray, np.ndarray]:
+        side = np.where(numbers > self._last, 1, np.where(numbers < self.start, -1, beyond))
+        inside = np.where(side == 0, numbers, self.start)
+        return self._since_start(inside).view(np.int64), side.astype(np.int8)
+
     def lowest(self, cells: np.ndarray) -> np.ndarray:
         return (cells + self._origin).view(self.dtype)
 
@@ -116,15 +122,8 @@ class IntegerRange(_WholeRange):
                 )
         return self._since_start(numbers.astype(np.int64))
 
-    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        numbers = _whole(values, inclusive=True)
-        # As int64, since `start` and its like past 2**53 would be rounded beside floats.
-        below, above = numbers < INT64_MIN, numbers >= INT64_MAX + 1
-        whole = np.where(below | above, 0, numbers).astype(np.int64)
-        below |= ~above & (whole < self.start)
-        above |= ~below & (whole > self._last)
-        whole[below | above] = self.start
-        return self._since_start(whole), above.astype(np.int8) - below.astype(np.int8)
+    def place(self, values: Any, inclusive: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        return self._placed(*whole_points(values, inclusive))
 
 
 @dataclass(frozen=True)
@@ -142,13 +141,12 @@ class FloatOrder(OrderMap):
         integer_in("bits", self.bits, 1, BITS_MAX)
 
     def cells(self, values: Any) -> np.ndarray:
-        raw = (_floats(values) + 0.0).view(np.uint64)  # + 0.0 makes one zero of two
-        raw ^= (raw.view(np.int64) >> 63).view(np.uint64) | _SIGN
-        raw >>= np.uint64(64 - self.bits)
-        return raw
+        keys = to_keys(as_numbers(values).astype(np.float64, copy=False))
+        return (keys.view(np.uint64) ^ _SIGN) >> np.uint64(64 - self.bits)
 
-    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        cells = self.cells(values)
+    def place(self, values: Any, inclusive: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        del inclusive
+        cells = self.cells(values).view(np.int64)
         return cells, np.zeros(cells.shape, np.int8)
 
     def lowest(self, cells: np.ndarray) -> np.ndarray:
@@ -165,8 +163,7 @@ class FloatOrder(OrderMap):
 
     @staticmethod
     def _value(ordered: np.ndarray, beyond: float) -> np.ndarray:
-        raw = np.where(ordered & _SIGN, ordered & ~_SIGN, ~ordered)
-        numbers = raw.view(np.float64)
+        numbers = from_keys((ordered ^ _SIGN).view(np.int64), "float64")
         return np.where(np.isnan(numbers), beyond, numbers)  # edges next to an infinity
 
 
@@ -195,11 +192,9 @@ class TimestampRange(_WholeRange):
             )
         return self._since_start(times)
 
-    def place(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        times = _microseconds(values)
-        side = (times > self._last).astype(np.int8) - (times < self.start).astype(np.int8)
-        inside = np.where(side == 0, times, self.start)
-        return self._since_start(inside), side
+    def place(self, values: Any, inclusive: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        del inclusive
+        return self._placed(_microseconds(values), 0)
 
 
 _MAPS = {m.name: m for m in (IntegerRange, FloatOrder, TimestampRange)}
@@ -216,28 +211,6 @@ def order_map(parameters: Mapping[str, Any]) -> OrderMap:
         return made(**given)
     except TypeError as problem:
         raise BadArgument(f"not an order-preserving map: {problem}") from None
-
-
-def placed(domain: OrderMap, values: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
-    """As `OrderMap.place`, cells as int64[n]: of a rank, whether or not it is that of values equal
-    to the question."""
-    if isinstance(domain, IntegerRange):
-        values = _whole(values, inclusive)
-    cells, beyond = domain.place(values)
-    return cells.view(np.int64), beyond
-
-
-def _whole(values: Any, inclusive: bool) -> np.ndarray:
-    """Questions as whole numbers of the same rank: less than 2.5 is less than 3. Integers that
-    are beyond int64, or stand beside floats, stay what they are, as objects."""
-    near = math.floor if inclusive else math.ceil
-    points = as_points(values, near)
-    if points.dtype.kind == "f":
-        return np.floor(points) if inclusive else np.ceil(points)
-    if points.dtype == object:
-        whole = [p if isinstance(p, int) or math.isinf(p) else near(p) for p in points]
-        return np.array(whole, object)
-    return points
 
 
 def map_for(name: str, kind: pa.DataType) -> OrderMap:
@@ -270,10 +243,6 @@ def _integers(values: Any) -> np.ndarray:
             raise BadArgument(f"value {numbers[0]} is not an integer: give the digest a FloatOrder")
         return numbers.astype(np.int64)
     return numbers
-
-
-def _floats(values: Any) -> np.ndarray:
-    return np.ascontiguousarray(as_numbers(values), np.float64)
 
 
 def _microseconds(values: Any) -> np.ndarray:

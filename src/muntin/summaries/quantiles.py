@@ -61,7 +61,6 @@ from muntin.summaries.weighted_view import (
     check_increasing,
     check_points,
     nothing,
-    set_beyond,
 )
 
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
@@ -405,20 +404,17 @@ class KLL(Copied):
 
     def _ranked(self, x: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray] | None:
         """Weight below each point and whether it is certain; None while there is nothing."""
-        at = check_points(x, self.dtype, inclusive)
+        at, beyond = check_points(x, self.dtype, inclusive)
         if self._count == 0:
             return None
         view = self._sorted_view()
         weight = view.weight_below(at, inclusive)
         low, high = view.ends
-        below = at < low if inclusive else at <= low
-        above = at >= high if inclusive else at > high
+        below = (at < low if inclusive else at <= low) | (beyond < 0)
+        above = (at >= high if inclusive else at > high) | (beyond > 0)
         weight[below] = 0
         weight[above] = self._count
-        sure = below | above
-        set_beyond(x, self.dtype, [weight], self._count)
-        set_beyond(x, self.dtype, [sure], True, True)
-        return weight, sure
+        return weight, below | above
 
     def _ranks(self, weight: np.ndarray, sure: np.ndarray) -> Estimate:
         value, error = weight / self._count, self.rank_error()

@@ -19,7 +19,6 @@ Limits      k even, 4 to 1,024; total weight below 2^60; no NaN. The same input 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
@@ -53,10 +52,10 @@ from muntin.summaries.order_keys import (
     checked_bounds,
     to_keys,
 )
-from muntin.summaries.weighted_view import as_points, check_fractions, check_points, nothing
+from muntin.summaries.weighted_view import check_fractions, check_points, nothing
 
 _LISTS = ("items", "levels", "least")
-_FAR = 2.0**65
+_FAR = 2.0**65  # beyond int64, all points are alike
 WAITING_MAX = 1 << 16
 """Values of small updates that are kept as they are, until they are worth a compaction."""
 
@@ -257,11 +256,10 @@ class REQ(Copied):
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
         """Fraction of the values that are <= `x` (or < `x`, where not inclusive): float64[n]."""
-        points = check_points(x, self.dtype, inclusive)
-        if self.dtype == "int64":  # beyond it, all are alike
-            near = math.floor if inclusive else math.ceil
-            points = [max(min(point, _FAR), -_FAR) for point in as_points(x, near).tolist()]
-        return self._asked(RanksOf(tuple(points), bool(inclusive)), "float64")
+        points, beyond = check_points(x, self.dtype, inclusive)
+        pairs = zip(points.tolist(), beyond.tolist(), strict=True)
+        asked = tuple(side * _FAR if side else point for point, side in pairs)
+        return self._asked(RanksOf(asked, bool(inclusive)), "float64")
 
     def to_datasketches(self) -> bytes:
         """The bare bytes of Apache DataSketches' REQ of floats, of a sketch of float32.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument
 from muntin.summaries.base import Estimate
-from muntin.summaries.checks import boolean, column_of
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, column_of
 from muntin.summaries.kernels.weighted_view import find_around
 
 CONFIDENCE = 0.99
@@ -102,47 +102,46 @@ def _numbers(q: Any) -> np.ndarray:
     return fractions.astype(np.float64)
 
 
-def check_points(x: Any, dtype: str, inclusive: bool) -> np.ndarray:
-    """Points to rank, float64[n], or int64[n] for values that are int64.
+def check_points(x: Any, dtype: str, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Points to rank, float64[n], or as `whole_points` for values that are int64; which are beyond.
 
-    A point between integers is moved to the one that gives the same rank. Values that are float32
-    were rounded to it, and so is a point: 0.1 is at most 0.1.
+    Values that are float32 were rounded to it, and so is a point: 0.1 is at most 0.1.
     """
     boolean("inclusive", inclusive)
+    if dtype == "int64":
+        return whole_points(x, inclusive)
+    try:
+        points = as_points(x).astype(np.float64, copy=False)
+    except OverflowError:
+        raise BadArgument("a point is an integer beyond float64: use inf or -inf") from None
+    if dtype == "float32":
+        with np.errstate(over="ignore"):  # as what comes in, it is inf
+            points = points.astype(np.float32).astype(np.float64)
+    return points, np.zeros(len(points), np.int8)
+
+
+def whole_points(x: Any, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Points as the integers of the same rank, int64[n]: less than 2.5 is less than 3. And which
+    are beyond int64, int8[n]: -1 below (the least stands for them), 1 above (the greatest)."""
     near = math.floor if inclusive else math.ceil
-    points = as_points(x, near if dtype == "int64" else None)
-    if dtype != "int64":
-        try:
-            points = points.astype(np.float64, copy=False)
-        except OverflowError:
-            raise BadArgument("a point is an integer beyond float64: use inf or -inf") from None
-        if dtype == "float32":
-            with np.errstate(over="ignore"):  # as what comes in, it is inf
-                points = points.astype(np.float32).astype(np.float64)
-        return points
-    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    if points.dtype.kind in "iu":
-        wide = points.astype(np.uint64 if points.dtype.kind == "u" else np.int64)
-        return np.minimum(wide, high).astype(np.int64)
-    if points.dtype == object:
-        return np.array([near(min(max(point, low), high)) for point in points], np.int64)
-    whole = np.floor(points) if inclusive else np.ceil(points)
-    inside = np.where(np.abs(whole) < 2.0**63, whole, 0).astype(np.int64)
-    inside[whole >= 2.0**63] = high
-    inside[whole <= -(2.0**63)] = low
-    return inside
+    points = as_points(x, near)
+    if points.dtype.kind == "f":
+        points = np.floor(points) if inclusive else np.ceil(points)
+    elif points.dtype == object:
+        whole = [p if isinstance(p, int) or math.isinf(p) else near(p) for p in points]
+        points = np.array(whole, object)
+    beyond = (points >= INT64_MAX + 1).astype(np.int8) - (points < INT64_MIN)
+    inside = np.where(beyond != 0, 0, points).astype(np.int64)
+    inside[beyond > 0] = INT64_MAX
+    inside[beyond < 0] = INT64_MIN
+    return inside, beyond
 
 
-def set_beyond(x: Any, dtype: str, parts: Sequence[np.ndarray], whole: Any, none: Any = 0) -> None:
-    """Of points beyond the least and greatest that int64 holds, which `check_points` moves to those
-    two: in parts [..., n], `none` below them and `whole` above."""
-    if dtype != "int64":
-        return
-    points = as_points(x, math.floor)
-    if points.dtype.kind != "i":
-        for part in parts:
-            part[..., points >= np.uint64(1 << 63)] = whole
-            part[..., points < (0 if points.dtype.kind == "u" else -(2.0**63))] = none
+def set_beyond(parts: Sequence[np.ndarray], beyond: np.ndarray) -> None:
+    """In ranks [..., n] of points that `check_points` found to be beyond all values: 0 or 1."""
+    for part in parts:
+        part[..., beyond > 0] = 1.0
+        part[..., beyond < 0] = 0.0
 
 
 def as_points(x: Any, near: Callable[[Any], int] | None = None) -> np.ndarray:

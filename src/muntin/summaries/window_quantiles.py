@@ -177,13 +177,13 @@ class WindowQuantiles(Merging):
         Estimate
             `value`, `lower`, `upper`: float64[n] in [0, 1]; n = 0 while the window is empty.
         """
-        points = check_points(x, self.dtype, inclusive)
+        points, beyond = check_points(x, self.dtype, inclusive)
         if self.count == 0:
             return nothing("float64")
         view, error, confidence = self._sorted_view()
         value = view.weight_below(points, inclusive) / float(view.total)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error, 1.0)
-        set_beyond(x, self.dtype, (value, lower, upper), 1.0)
+        set_beyond((value, lower, upper), beyond)
         return Estimate(value, lower, upper, confidence)
 
     def to_bytes(self) -> bytes:
