@@ -12,7 +12,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries import HyperCalm, PeriodicShard
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import hash_items
-from muntin.summaries.sharding import SHARD_SEED, order_of, shards_of
+from muntin.summaries.periodic_shard import SHARD_SEED, order_of, shards_of
 from tests.summaries.damage import golden
 
 LAST = 2**62

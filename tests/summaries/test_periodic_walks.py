@@ -16,7 +16,7 @@ from test_hyper_calm import intervals, within
 from muntin.errors import BadArgument
 from muntin.summaries import HyperCalm, PeriodicShard
 from muntin.summaries.items import hash_items
-from muntin.summaries.sharding import SHARD_SEED, shards_of
+from muntin.summaries.periodic_shard import SHARD_SEED, shards_of
 
 GAP, LAST = 97, 2**63 - 1
 FORMS: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from math import inf
 
 import numpy as np
@@ -28,9 +29,10 @@ def test_ranks_are_those_of_the_numbers_themselves(make, inclusive):
     sketch = make(dtype="int64")
     sketch.update(np.array(VALUES))
     mixed = [HIGH - 1, 0.5, HIGH, 2**70, LOW, -inf]  # as an array they would all be floats
-    for points in (*POINTS, mixed):
-        asked = [x if isinstance(x, float) else int(x) for x in points]
-        given = points if points is mixed else np.array(points)
+    between = [Decimal(HIGH) + Decimal("0.5"), Decimal(LOW) - Decimal("0.5"), Decimal("0.5")]
+    for points in (*POINTS, mixed, between):
+        asked = [x if isinstance(x, float | Decimal) else int(x) for x in points]
+        given = np.array(points) if points in POINTS else points
         found = sketch.rank(given, inclusive=inclusive)
         exact = [sum(v < x or (inclusive and v == x) for v in VALUES) / 9 for x in asked]
         assert found.value.tolist() == found.lower.tolist() == found.upper.tolist() == exact

@@ -13,7 +13,7 @@ from muntin.segments import WHOLE, decode, encode, merge
 from muntin.segments.kernels import streams as kernels
 from muntin.spec import Pipeline
 from muntin.summaries.items import hash_items
-from muntin.summaries.sharding import SHARD_SEED, shards_of
+from muntin.summaries.periodic_shard import SHARD_SEED, shards_of
 
 _TEXT = ("a", "b", "b")
 _NUMBERS = (1, 2, 2)

@@ -16,7 +16,7 @@ from muntin.arrow import ipc_bytes
 from muntin.kinds import PeriodicSpec, SummarySpec
 from muntin.spark.rows import Row
 from muntin.summaries.items import hash_items
-from muntin.summaries.sharding import SHARD_SEED, order_of, shards_of
+from muntin.summaries.periodic_shard import SHARD_SEED, order_of, shards_of
 
 SEQUENCED = 3
 """What a row is: shard in the place of the pane, number of events, Arrow IPC."""

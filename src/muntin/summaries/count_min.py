@@ -35,13 +35,12 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Estimate, Weighed
-from muntin.summaries.checks import boolean, check_alike, integer_in, one_of
-from muntin.summaries.envelope import seal
+from muntin.summaries.checks import INT64_MAX, boolean, check_alike, integer_in, one_of
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels import count_min as kernels
-from muntin.summaries.reading import INT64_MAX, exact_sum, opened
 from muntin.summaries.space_saving import SpaceSaving
-from muntin.summaries.weights import added, as_weights, total_of
+from muntin.summaries.weights import added, as_weights, exact_sum, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
 CELLS_BELIEVED = 1 << 22  # whatever the bytes are that are said to hold them
@@ -316,12 +315,12 @@ class CountMin(Weighed):
         width = fields.integer("width", 2, CELLS_MAX)
         depth = fields.integer("depth", 1, DEPTH_MAX)
         cells: Cells = fields.choice("cells", _CELLS)
-        conservative = fields.boolean("conservative")
+        conservative = fields.choice("conservative", [True, False])
         seed = fields.integer("seed", 0, SEED_MAX)
         track = fields.integer("track", 0, TRACK_MAX)
         events = fields.integer("events", 0, INT64_MAX)
         total = fields.integer("total", 0, INT64_MAX)
-        saturated = fields.boolean("saturated")
+        saturated = fields.choice("saturated", [True, False])
         fields.done()
         if width * depth > CELLS_MAX:
             raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")

@@ -38,12 +38,11 @@ from muntin.errors import CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import check_alike, integer_in
+from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
-from muntin.summaries.envelope import seal
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import as_items, integers, text_buffers
 from muntin.summaries.kernels import distinct as kernels
-from muntin.summaries.reading import INT64_MAX, opened
 from muntin.summaries.weights import added
 
 CONFIDENCE = 0.99

@@ -33,9 +33,8 @@ from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.compaction import merge_runs
 from muntin.summaries.kernels.sorting import sort_run
 from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
-from muntin.summaries.reading import exact_sum
 from muntin.summaries.weighted_view import check_fractions
-from muntin.summaries.weights import as_weights
+from muntin.summaries.weights import as_weights, exact_sum
 
 K_MAX = 1 << 26
 COUNT_MAX = 1 << 61

@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries.envelope import Body, Fields
 from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
@@ -36,7 +37,6 @@ from muntin.summaries.panes import (
     stack_sizes,
     summed,
 )
-from muntin.summaries.reading import Body, Fields
 from muntin.summaries.time_ring import TIME_MAX
 
 MARKS = 32

@@ -27,10 +27,9 @@ from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import Fields, seal, unseal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.hyper_bloom import update_bloom, update_published
-from muntin.summaries.reading import Fields
 from muntin.summaries.times import as_times, check_order
 
 BLOCK_BYTES, STAMP_BYTES = 64, 4

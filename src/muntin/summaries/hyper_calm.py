@@ -377,7 +377,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         made, fields, body = cls._unsealed(data, HyperCalmParameters)
-        made._aligned = fields.boolean("aligned")
+        made._aligned = fields.choice("aligned", [True, False])
         if made._count:
             made._first = fields.integer("first", INT64_MIN, INT64_MAX)
             made._last = fields.integer("last", made._first, INT64_MAX)

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from muntin.summaries.checks import integer_in
+from muntin.summaries.envelope import Fields
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
 from muntin.summaries.kernels.sampling import gather_levels, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_pairs, sort_run
-from muntin.summaries.reading import Fields
 
 K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller

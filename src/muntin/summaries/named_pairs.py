@@ -18,7 +18,7 @@ from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, integer_in
-from muntin.summaries.envelope import seal
+from muntin.summaries.envelope import Body, Fields, opened, seal
 from muntin.summaries.items import (
     ITEM_TYPES,
     as_items,
@@ -49,7 +49,6 @@ from muntin.summaries.kernels.calm_space_saving import (
     WHERE,
     CalmTables,
 )
-from muntin.summaries.reading import Body, Fields, opened
 
 PROMOTE_MAX = 255  # a queue's entry has eight bits of count
 QUEUE_WAYS_MAX = 4096

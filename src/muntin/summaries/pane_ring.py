@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.summaries.envelope import Body, Fields
 from muntin.summaries.level_stack import LevelStack
 from muntin.summaries.panes import (
     NOTHING,
@@ -26,7 +27,6 @@ from muntin.summaries.panes import (
     stack_body,
     stack_sizes,
 )
-from muntin.summaries.reading import Body, Fields
 
 POSITION_MAX = 1 << 62
 WINDOW_ITEMS_MAX = 1 << 40

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.envelope import Body
 from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.kernels.weighted_view import join_runs, surviving
 from muntin.summaries.level_stack import LevelStack, level_capacities, levels_sorted
-from muntin.summaries.reading import Body
 from muntin.summaries.weighted_view import CONFIDENCE
 
 # Standard deviation of a KLL's rank is 0.5 / k of its count (measured; 0.3 / k in large batches).

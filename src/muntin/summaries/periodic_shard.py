@@ -29,15 +29,38 @@ from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
-from muntin.summaries.envelope import seal
+from muntin.summaries.envelope import block, opened, seal
 from muntin.summaries.hyper_calm import HyperCalm
 from muntin.summaries.items import as_items, hash_items, integers, item_kind, text_buffers
 from muntin.summaries.named_pairs import kind_of_items
-from muntin.summaries.reading import block, opened
-from muntin.summaries.sharding import SHARD_SEED, SHARDS_MAX, order_of, shards_of
 from muntin.summaries.times import as_times
 
 _TYPES = ("string", "int64", None)
+SHARDS_MAX = 1 << 12
+SHARD_SEED = 0x5348415244  # another hash than the tables', or a shard would use a part of them
+
+
+def shards_of(hashes: np.ndarray, shards: int) -> np.ndarray:
+    """The shard of each item by the high bits of its hash (seed `SHARD_SEED`): int64[n]."""
+    high = hashes >> np.uint64(32)
+    return ((high * np.uint64(shards)) >> np.uint64(32)).astype(np.int64)
+
+
+def order_of(times: np.ndarray, hashes: np.ndarray) -> np.ndarray | None:
+    """The order by (time, hash), or None where they stand in it already."""
+    same = times[1:] == times[:-1]
+    if ((times[1:] > times[:-1]) | (same & (hashes[1:] >= hashes[:-1]))).all():
+        return None
+    order = np.argsort(times, kind="stable")  # quick on what is made of sorted runs
+    ranked = times[order]
+    same = ranked[1:] == ranked[:-1]
+    if same.any():
+        tied = np.zeros(len(times), bool)
+        tied[1:] = same
+        tied[:-1] |= same
+        among = order[tied]
+        order[tied] = among[np.lexsort((hashes[among], times[among]))]
+    return order
 
 
 class PeriodicShard(Copied):

@@ -30,7 +30,7 @@ from muntin.errors import CorruptSummary, SummaryOverflow
 from muntin.summaries import datasketches_kll
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, to_merge
-from muntin.summaries.envelope import seal
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.kernels.compaction import DRAWS, SEED, coins_of
 from muntin.summaries.kernels.sampling import BLOCK_SHIFT_MAX, sample_blocks
 from muntin.summaries.kernels.sorting import sort_run
@@ -53,7 +53,6 @@ from muntin.summaries.order_keys import (
     to_keys,
     weighed,
 )
-from muntin.summaries.reading import exact_sum, opened
 from muntin.summaries.weighted_view import (
     CONFIDENCE,
     WeightedView,
@@ -62,6 +61,7 @@ from muntin.summaries.weighted_view import (
     check_points,
     nothing,
 )
+from muntin.summaries.weights import exact_sum
 
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
 SAMPLER_VARIANCE_SHARE = 0.2

@@ -34,8 +34,8 @@ from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Estimate, Weighed, middle
-from muntin.summaries.checks import check_alike, integer_in
-from muntin.summaries.envelope import seal
+from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
+from muntin.summaries.envelope import Body, opened, seal
 from muntin.summaries.items import (
     ITEM_TYPES,
     as_items,
@@ -47,8 +47,7 @@ from muntin.summaries.items import (
 )
 from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.kernels.sorting import nth_largest
-from muntin.summaries.reading import INT64_MAX, Body, exact_sum, opened
-from muntin.summaries.weights import added, as_weights, total_of
+from muntin.summaries.weights import added, as_weights, exact_sum, total_of
 
 CAPACITY_MAX = 1 << 24  # 32 M entries of 40 bytes: past that, exact counting is the better tool
 SEED_MAX = 2**64 - 1

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.envelope import Body, Fields
 from muntin.summaries.level_stack import COUNT_MAX, LevelStack
 from muntin.summaries.panes import (
     NOTHING,
@@ -26,7 +27,7 @@ from muntin.summaries.panes import (
     stack_body,
     stack_sizes,
 )
-from muntin.summaries.reading import Body, Fields, exact_sum
+from muntin.summaries.weights import exact_sum
 
 SLOTS = 128
 TIME_MAX = 1 << 62  # sums of two times stay inside int64

@@ -8,8 +8,7 @@ import numpy as np
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, SummaryOverflow, how_many
-from muntin.summaries.checks import array_of
-from muntin.summaries.reading import INT64_MAX, exact_sum
+from muntin.summaries.checks import INT64_MAX, array_of
 
 ONE = read_only(np.ones(1, np.int64))  # as all that as_weights returns: one type for the kernels
 
@@ -55,3 +54,12 @@ def added(total: int, more: int, kind: str, what: str = "total weight") -> int:
             f"{kind}: {what} {total} + {more} leaves int64: use smaller units, or shorter windows"
         )
     return total + more
+
+
+def exact_sum(numbers: np.ndarray) -> int:
+    """Sum of int64 numbers as a Python integer: it cannot wrap."""
+    largest = max(int(numbers.max()), -int(numbers.min())) if len(numbers) else 0
+    if largest * len(numbers) < 1 << 63:
+        return int(numbers.sum())
+    high, low = numbers >> 32, numbers & 0xFFFFFFFF
+    return (int(high.sum(dtype=np.int64)) << 32) + int(low.sum(dtype=np.int64))

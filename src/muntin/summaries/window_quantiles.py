@@ -27,7 +27,7 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Estimate, Merging
 from muntin.summaries.checks import check_alike, integer_in, one_of
-from muntin.summaries.envelope import seal
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.exponential_histogram import HistogramOfItems, HistogramOfTimes
 from muntin.summaries.kernels.compaction import SEED
 from muntin.summaries.level_stack import (
@@ -49,7 +49,6 @@ from muntin.summaries.order_keys import (
     to_keys,
 )
 from muntin.summaries.pane_ring import WINDOW_ITEMS_MAX, PaneRing
-from muntin.summaries.reading import opened
 from muntin.summaries.time_ring import TIME_MAX, TimeRing
 from muntin.summaries.times import as_times
 from muntin.summaries.weighted_view import (
