@@ -141,7 +141,7 @@ class CoordinatorServer(Server):
                 continue
             k, epsilon = fresh.k, fresh.epsilon
             if (k, epsilon) != (spec.k, spec.epsilon):
-                self.service.set_k(k, epsilon)
+                self.service.coordinator.set_k(k, epsilon)
                 _LOG.warning("%s: k is %s and epsilon %s from now on", path, k, epsilon)
             spec = spec.model_copy(update={"k": k, "epsilon": epsilon})
             if fresh != spec:

@@ -151,10 +151,6 @@ class CoordinatorService:
             self.problems[site] = problem
             self._publish()
 
-    def set_k(self, k: int, epsilon: int) -> None:
-        """Change k and epsilon from the next tick on."""
-        self.coordinator.set_k(k, epsilon)
-
     # -- life
 
     @asynccontextmanager

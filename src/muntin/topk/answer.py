@@ -53,7 +53,7 @@ class Answer:
 
 def calm_until(sites: Sequence[SiteState], before: int | None) -> int | None:
     """The newest unit at which all sites were calm with the factors of now, or `before`."""
-    if not sites or not confirmed(sites):
+    if not confirmed(sites):
         return before
     until = min(site.until or 0 for site in sites)
     return until if before is None else max(before, until)

@@ -122,11 +122,6 @@ class SiteState:
             else:
                 self.learn(push.entries)
 
-    def what_moved(self) -> dict[Object, int]:
-        """By how much what it reported has changed since this was last asked."""
-        moved, self.moved = self.moved, {}
-        return moved
-
     def knows(self, item: Object) -> bool:
         """Whether a change of the object would have been pushed."""
         if self.line == LINE_ALL or item in self.watched:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from muntin.topk.membership import Membership
 from muntin.topk.messages import Hello
 from muntin.topk.site import SiteState
@@ -22,17 +24,17 @@ class SurveySchedule:
         self.membership, self.first, self.settle = membership, first, settle
         self.due = True
         self._begun = False
-        self._started: float | None = None
+        self._started = inf
         self._came: float | None = None  # since when one that has come waits for others
-        self._not_before = float("-inf")
+        self._not_before = -inf
 
     def start(self, now: float) -> bool:
         """Time begins to pass; whether it did not before."""
-        fresh = self._started is None
-        self._started = now if self._started is None else self._started
+        fresh = self._started == inf
+        self._started = min(self._started, now)
         return fresh
 
-    def call(self, not_before: float = float("-inf")) -> None:
+    def call(self, not_before: float = -inf) -> None:
         """A survey at the next tick from then on."""
         self.due, self._came, self._not_before = True, None, not_before
 
@@ -44,12 +46,12 @@ class SurveySchedule:
     def ready(self, now: float) -> bool:
         """Whether to begin: all are there, or have been waited for."""
         present = sum(site.present for site in self.membership.sites.values())
-        if not self.due or not present or now < self._not_before:
+        if not present or now < self._not_before:
             return False
         if present == len(self.membership.sites):
             return True
         if not self._begun:
-            return now - (now if self._started is None else self._started) >= self.first
+            return now - self._started >= self.first
         return self._came is None or now - self._came >= self.settle
 
     def begin(self) -> None:

@@ -195,7 +195,7 @@ class WatchMode:
         first = self._totals is None
         totals = {} if self._totals is None else self._totals
         for site in sites.values():
-            moved = site.what_moved()
+            moved, site.moved = site.moved, {}
             for item, by in (site.memory if first else moved).items():
                 total = totals.get(item, 0) + by
                 if total:
