@@ -11,7 +11,6 @@ from muntin.reading.history import HISTORY_MAX
 from muntin.reading.liveness import Hearing
 from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
-from muntin.reading.sequences import Sequences
 from muntin.reading.snapshot import Snapshot
 from muntin.times import now_us
 
@@ -41,7 +40,6 @@ class LedgerCatalog:
         self._history_max = history_max
         self._kept_bytes = cache_bytes // 4
         self._cache = SegmentCache(cache_bytes - self._kept_bytes)
-        self._sequences = Sequences()
         self.hearing = Hearing()
         self._newest: Snapshot | None = None
         self._lock = threading.Lock()
@@ -61,10 +59,8 @@ class LedgerCatalog:
                     if newest is not None and newest.version == snapshot.version:
                         snapshot = newest
                     self._newest = snapshot
-            yield LedgerMoment(
-                view, snapshot, self._cache, self._sequences, self.hearing, self._clock(),
-                self._history_max,
-            )  # fmt: skip
+            now_us, most = self._clock(), self._history_max
+            yield LedgerMoment(view, snapshot, self._cache, self.hearing, now_us, most)
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
         return Snapshot.read(view, before, self._kept_bytes)

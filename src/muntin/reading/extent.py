@@ -47,6 +47,7 @@ class Extent:
     Attributes
     ----------
     rollups : Rollups
+        What those of the lengths that the pipeline names cover, and what was dropped.
     bounds : (int, int) or None
         Start of the first and end of the last slice that is whole; None where there is nothing.
     dropped : int or None
@@ -55,7 +56,14 @@ class Extent:
 
     def __init__(self, view: View, layout: Layout) -> None:
         self._lengths = (layout.pane, *layout.rungs)
-        self.rollups = rollups_of(view, layout)
+        self.rollups = Rollups(layout.pane)
+        for reach in view.coverage(layout.name):
+            if reach.length in layout.rungs:
+                self.rollups.covered[reach.length] = (reach.start, reach.until)
+        for length in (layout.pane, *self.rollups.covered):
+            horizon = view.horizon(layout.name, length)
+            if horizon is not None:
+                self.rollups.dropped[length] = horizon
         self.dropped = self.rollups.dropped.get(layout.pane)
         self.bounds = self._bounds(view, layout)
 
@@ -112,19 +120,6 @@ class Extent:
         if not whole:
             return None
         return min(first for first, _ in whole), max(last for _, last in whole)
-
-
-def rollups_of(view: View, layout: Layout) -> Rollups:
-    """What rollups cover, of the lengths that the pipeline names, and what was dropped."""
-    rollups = Rollups(layout.pane)
-    for reach in view.coverage(layout.name):
-        if reach.length in layout.rungs:
-            rollups.covered[reach.length] = (reach.start, reach.until)
-    for length in (layout.pane, *rollups.covered):
-        horizon = view.horizon(layout.name, length)
-        if horizon is not None:
-            rollups.dropped[length] = horizon
-    return rollups
 
 
 def _longest(rollups: Rollups, start: int, end: int) -> list[Run]:

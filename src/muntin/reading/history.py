@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from muntin.cache import Cache
 from muntin.ledger.base import View
+from muntin.ledger.records import PipelineInfo
 from muntin.reading.results import Results, read_results
 from muntin.select.catalog import LoadedTable, Note, WindowAsked
 
@@ -22,27 +23,17 @@ Overtaken = Callable[[Results, Span], tuple[Mapping[str, Any], tuple[Note, ...]]
 """See `overtaken`."""
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """What must be said of whatever is read of a pipeline."""
-
-    newest: int
-    """Time of its newest event."""
-    watermark: int | None
-    stale: bool
-
-
 def trend(
     view: View,
     query: str,
     asked: WindowAsked | None,
-    about: About,
+    info: PipelineInfo,
     rows_max: int,
     cache: Cache[Any],
     overtaken: Overtaken,
 ) -> LoadedTable:
     """Results of a standing query, one after the other. `overtaken` says what they do not."""
-    (start, end), most = _span(asked, about), _most(asked, rows_max)
+    (start, end), most = _span(asked, info), _most(asked, rows_max)
     found = view.trend_marks(query, start=start, end=end, limit=most + 1)
     found, notes = _newest(query, found, most, asked, "results")
     marks = np.array(found, np.int64).reshape(-1, 4)
@@ -60,10 +51,10 @@ def trend(
     return LoadedTable(
         shown.table.slice(0, len(results.table)),
         covered=(int(marks[0, 0]), int(marks[:, 1].max())) if found else None,
-        watermark=about.watermark,
+        watermark=info.watermark,
         revision=max((revision for *_, revision, _ in found), default=0),
         late=sum(result.late for result in known),
-        stale=about.stale,
+        stale=False,
         exact=all(result.exact for result in known) and not more,
         bounds={**worst([result.bounds for result in known]), **bounds},
         notes=(*notes, *more, *dict.fromkeys(note for each in known for note in each.notes)),
@@ -71,10 +62,10 @@ def trend(
 
 
 def windows(
-    view: View, summary: str, asked: WindowAsked | None, about: About, rows_max: int
+    view: View, summary: str, asked: WindowAsked | None, info: PipelineInfo, rows_max: int
 ) -> LoadedTable:
     """Closed windows, in their newest revision."""
-    (start, end), most = _span(asked, about), _most(asked, rows_max)
+    (start, end), most = _span(asked, info), _most(asked, rows_max)
     found = view.windows(summary, start=start, end=end, limit=most + 1, newest_first=True)
     closed, notes = _newest(summary, found, most, asked, "windows")
     table = pa.table(
@@ -91,10 +82,10 @@ def windows(
     return LoadedTable(
         table,
         covered=(closed[0].start, max(window.end for window in closed)) if closed else None,
-        watermark=about.watermark,
+        watermark=info.watermark,
         revision=max((window.revision for window in closed), default=0),
         late=sum(window.late for window in closed),
-        stale=about.stale,
+        stale=False,
         exact=True,  # events of a window are counted, whatever its summary is
         bounds={},
         notes=notes,
@@ -118,12 +109,13 @@ def worst(all_bounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _span(asked: WindowAsked | None, about: About) -> Span:
+def _span(asked: WindowAsked | None, info: PipelineInfo) -> Span:
     """Starts of windows that a clause on a trend or on `windows(...)` lets through."""
     if asked is None:
         return None, None
     if asked.kind == "last":
-        return about.newest - (asked.length_us or 0), about.newest + 1
+        newest = info.max_event_time or 0
+        return newest - (asked.length_us or 0), newest + 1
     if asked.kind == "window":
         return asked.start_us, (asked.start_us or 0) + 1
     return asked.start_us, asked.end_us

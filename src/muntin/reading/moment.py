@@ -17,7 +17,7 @@ from muntin.reading.extent import Extent, Layout, Reach
 from muntin.reading.liveness import Hearing
 from muntin.reading.overtaken import overtaken, unrevised
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, memory_of_entry
-from muntin.reading.sequences import Sequences, check_whole_stream
+from muntin.reading.sequences import check_whole_stream, followed
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import read_result
 from muntin.select.catalog import (
@@ -49,7 +49,6 @@ class LedgerMoment:
         view: View,
         snapshot: Snapshot,
         cache: SegmentCache,
-        sequences: Sequences,
         hearing: Hearing,
         now_us: int,
         history_max: int,
@@ -58,7 +57,6 @@ class LedgerMoment:
         self.snapshot = snapshot
         self._cache = cache
         self._pieces = Pieces(view, cache)
-        self._sequences = sequences
         self._hearing = hearing
         self._now_us = now_us
         self._history_max = history_max
@@ -95,7 +93,7 @@ class LedgerMoment:
         found = self.snapshot.once(
             name,
             lambda: self._load(known, layout, window, keys),
-            # `Sequences` has the others
+            # the cache has the others
             lambda made: 0 if layout.spec.sequential else memory_of_entry(made.summary),
         )
         like = None if layout.spec.sequential else partial(self._pieces.examples, layout, keys)
@@ -158,18 +156,12 @@ class LedgerMoment:
         known: Known,
         read: Callable[..., LoadedTable],
     ) -> LoadedTable:
-        about = self.about(known)
         found = self.snapshot.once(
             (what, name, window),
-            lambda: read(self.view, name, window, about, self._history_max),
+            lambda: read(self.view, name, window, known.info, self._history_max),
             lambda made: made.table.nbytes,
         )
-        return replace(found, stale=about.stale)
-
-    def about(self, known: Known) -> history.About:
-        """What is said of all that is read of a pipeline."""
-        info = known.info
-        return history.About(info.max_event_time or 0, info.watermark, self.stale(known))
+        return replace(found, stale=self.stale(known))
 
     def stale(self, known: Known) -> bool:
         """Whether a pipeline has not been heard of for too long, or its ledger cannot be."""
@@ -266,7 +258,7 @@ class LedgerMoment:
         self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked
     ) -> Loaded:
         check_whole_stream(name, window)
-        read = self._sequences.read(self.view, name, known.generation)
+        read = followed(self.view, name, known.generation, self._cache)
         lacking = absences.of_whole_stream(known, name, pane)
         covered = None
         if read.span is not None:

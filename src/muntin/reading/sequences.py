@@ -13,8 +13,6 @@ from muntin.errors import SelectError
 from muntin.ledger.base import View
 from muntin.select.catalog import WindowAsked
 
-_KEPT_MAX = 8  # summaries; each some hundred kilobytes and their events
-
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -30,30 +28,28 @@ class Followed:
     """Equal tokens, equal content."""
 
 
-class Sequences:
-    """Reads shards' states; remembers the newest of each summary. Thread-safe."""
+def followed(view: View, name: str, generation: Hashable, cache: Cache[Any]) -> Followed:
+    """The summary as the last commit left it, with the events that are still stored.
 
-    def __init__(self) -> None:
-        self._kept = Cache[Followed](entries_max=_KEPT_MAX)
-
-    def read(self, view: View, name: str, generation: Hashable = 0) -> Followed:
-        """The summary as the last commit left it, with the events that are still stored."""
-        payloads = view.states(name)
-        token = (name, generation, *((shard, _digest(p)) for shard, p in payloads.items()))
-        kept = self._kept.get(name)
-        if kept is not None and kept.token == token:
-            return kept
-        states = tuple(map(summaries.PeriodicShard.from_bytes, payloads.values()))
-        spans = [state.span for state in states if state.span is not None]
-        made = Followed(
-            [state.whole() for state in states] if spans else None,
-            states,
-            sum(state.late for state in states),
-            (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None,
-            token,
-        )
-        self._kept.put(name, made)
-        return made
+    `cache`: has the newest of each summary.
+    """
+    payloads = view.states(name)
+    digests = (hashlib.blake2b(each, digest_size=16).digest() for each in payloads.values())
+    token = (name, generation, *zip(payloads, digests, strict=True))
+    kept = cache.get(("sequence", name))
+    if kept is not None and kept.token == token:
+        return kept
+    states = tuple(map(summaries.PeriodicShard.from_bytes, payloads.values()))
+    spans = [state.span for state in states if state.span is not None]
+    made = Followed(
+        [state.whole() for state in states] if spans else None,
+        states,
+        sum(state.late for state in states),
+        (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None,
+        token,
+    )
+    cache.put(("sequence", name), made, 2 * sum(map(len, payloads.values())))
+    return made
 
 
 def check_whole_stream(name: str, window: WindowAsked) -> None:
@@ -64,7 +60,3 @@ def check_whole_stream(name: str, window: WindowAsked) -> None:
             code="window",
             remedy="leave the FOR clause out",
         )
-
-
-def _digest(payload: bytes) -> bytes:
-    return hashlib.blake2b(payload, digest_size=16).digest()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from muntin.cache import Cache
 from muntin.ledger.base import View
 from muntin.ledger.records import PipelineInfo
 from muntin.select.catalog import QueryInfo, SummaryInfo
@@ -41,10 +41,9 @@ class Snapshot:
     ) -> None:
         self.version = version
         self.pipelines = pipelines
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._made: OrderedDict[Hashable, tuple[Future[Any], int]] = OrderedDict()
-        """What was made, or is being made, and its bytes."""
+        self._bytes_max = max(bytes_max, 1)
+        self._made = Cache[Any](self._bytes_max, entries_max=KEPT_MAX)
+        self._making: dict[Hashable, Future[Any]] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -82,29 +81,20 @@ class Snapshot:
         """
         mine: Future[Any] = Future()
         with self._lock:
-            found, size = self._made.pop(key, (mine, 0))
-            self._keep(key, found, size)
-        if found is not mine:
-            return found.result()
+            made = self._made.get(key)
+            if made is not None:
+                return made
+            making = self._making.setdefault(key, mine)
+        if making is not mine:
+            return making.result()
         try:
             made = make()
-            size = nbytes(made)
+            self._made.put(key, made, min(nbytes(made), self._bytes_max))
+            mine.set_result(made)
         except BaseException as error:
-            with self._lock:
-                if self._made.get(key) == (mine, 0):
-                    del self._made[key]
             mine.set_exception(error)
             raise
-        mine.set_result(made)
-        with self._lock:
-            if self._made.get(key) == (mine, 0):
-                self._bytes += size
-                self._keep(key, mine, size)
+        finally:
+            with self._lock:
+                del self._making[key]
         return made
-
-    def _keep(self, key: Hashable, made: Future[Any], size: int) -> None:
-        """As the newest; what was asked for the longest ago goes, where it is too much."""
-        self._made[key] = made, size
-        while len(self._made) > 1 and (len(self._made) > KEPT_MAX or self._bytes > self._bytes_max):
-            _, (_, gone) = self._made.popitem(last=False)
-            self._bytes -= gone
