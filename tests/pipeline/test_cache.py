@@ -83,7 +83,8 @@ def test_windows_of_one_version_take_no_more_than_was_allowed(tmp_path):
 
 def test_what_nobody_asks_for_goes():
     now = 0.0
-    cache = SegmentCache(clock=lambda: now)
+    cache = SegmentCache()
+    cache._clock = lambda: now
     segment = decode(payload("fares", 3))
     for name in "abc":
         cache.put(name, segment, memory_of_entry(segment))

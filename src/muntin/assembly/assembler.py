@@ -206,7 +206,7 @@ class Assembler:
             first = max(watermark - history, watermark - history if first is None else first)
         if self._check_all:
             end = self._followers[name].next_pane()
-            bounds = now.bounds(layout)
+            bounds = now.extent(layout).bounds
             if end is None or bounds is None:
                 return NO_PANES
             return now.slices(layout, layout.pane, first or bounds[0], end).starts

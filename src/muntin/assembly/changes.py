@@ -14,7 +14,7 @@ from muntin.ledger.base import Ledger
 from muntin.ledger.records import Partial, PipelineInfo, Stored
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
-from muntin.segments.algebra import Algebra, merged_algebra
+from muntin.segments.algebra import Algebra
 from muntin.segments.codec import head_size, read_types
 from muntin.spec import AWAY, FORMER, Pipeline
 from muntin.times import duration_text, instant_text
@@ -265,7 +265,7 @@ def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _K
         if was != kind:
             raise other_type(name, f"{column[-1]!r} is {kind}, and {was}")
     try:
-        whole = merged_algebra([known.algebra, algebra])
+        whole = known.algebra.united(algebra)
     except MuntinError as problem:
         raise other_type(name, f"{problem}") from None
     return _Known(whole, known.types | types, known.of_all)

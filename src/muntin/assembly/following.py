@@ -122,7 +122,7 @@ class FloatingFollower(_Follower):
         pane = self._layout.pane
         first = self._next
         if first is None:
-            bounds = pieces.bounds(self._layout)
+            bounds = pieces.extent(self._layout).bounds
             if bounds is None:
                 return
             first = bounds[0]
@@ -228,7 +228,7 @@ class GridFollower(_Follower):
         yield from self._one_by_one(pieces, new)
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[ClosingWindow]:
-        bounds = pieces.bounds(self._layout)
+        bounds = pieces.extent(self._layout).bounds
         if bounds is None:
             return
         # the first events may be ahead of the watermark, and earlier ones come in time after them

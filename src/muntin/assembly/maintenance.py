@@ -303,7 +303,7 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
     until = sealed_until // length * length
     if reach is not None:
         return (reach[1], until) if reach[1] < until else None
-    if now.bounds(layout) is None:
+    if now.extent(layout).bounds is None:
         return None
     start = 0  # of all time, so that they receive late events however old these are
     # a slice of which retention has dropped a part would be taken for whole

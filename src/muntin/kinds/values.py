@@ -104,13 +104,6 @@ def _not_utf8(column: Any) -> np.ndarray | None:
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.binary_view())
     raw = column.cast(pa.large_binary())
-    bad = [value is not None and not _decodes(value) for value in raw.to_pylist()]
+    texts = [value or b"" for value in raw.to_pylist()]
+    bad = [text.decode(errors="ignore").encode() != text for text in texts]
     return np.array(bad, bool) if any(bad) else None
-
-
-def _decodes(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -75,7 +75,7 @@ def _counting(pieces: Pieces, pipeline: Pipeline) -> list[tuple[Layout, tuple[in
     found = [
         (layout, bounds)
         for layout in all_layouts(pipeline, spec)
-        if (bounds := pieces.bounds(layout)) is not None
+        if (bounds := pieces.extent(layout).bounds) is not None
     ]
     always = [each for each in found if each[0].name not in spec.get(AWAY, ())]
     return [min(always, key=lambda each: each[1][0])] if always else found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,13 +56,8 @@ class Merged:
 class SegmentCache(Cache[Any]):
     """Decoded pieces, merged windows, and which slices pieces have."""
 
-    def __init__(
-        self,
-        bytes_max: int = CACHE_BYTES,
-        kept_seconds: float = KEPT_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(bytes_max, kept_seconds, clock)
+    def __init__(self, bytes_max: int = CACHE_BYTES, kept_seconds: float = KEPT_SECONDS) -> None:
+        super().__init__(bytes_max, kept_seconds)
 
 
 def memory_of_entry(segment: Segment | None) -> int:
@@ -101,10 +95,6 @@ class Pieces:
         if layout.name not in self._extents:
             self._extents[layout.name] = Extent(self.view, layout)
         return self._extents[layout.name]
-
-    def bounds(self, layout: Layout) -> tuple[int, int] | None:
-        """Start of the first and end of the last slice that is stored, or None: nothing is."""
-        return self.extent(layout).bounds
 
     def of_length(self, layout: Layout, length: int) -> list[Piece]:
         """All pieces of slices of one length."""

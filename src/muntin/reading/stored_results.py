@@ -71,7 +71,11 @@ def outdated(result: bytes, summary: str) -> bytes:
 
 def stored_error(error: Exception) -> bytes:
     """The bytes that stand for a result where there is none."""
-    found = error if isinstance(error, SelectError) else SelectError(_plain(error), code="standing")
+    found = (
+        error
+        if isinstance(error, SelectError)
+        else SelectError(str(error) or type(error).__name__, code="standing")
+    )
     parts = {
         "message": found.message[:_TEXT_MAX],
         "code": found.code,
@@ -100,7 +104,3 @@ def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Res
     said = json.loads(metadata[_TRUE])
     said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
     return Result.of(table.replace_schema_metadata(None), said)
-
-
-def _plain(error: Exception) -> str:
-    return str(error) or type(error).__name__

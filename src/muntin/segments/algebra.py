@@ -114,12 +114,3 @@ class Algebra(ABC):
         """The states that a merge with negated ones has left, of rows that may have no events;
         IncompatibleSummary where one is less than nothing."""
         return table.states
-
-
-def merged_algebra(algebras: Sequence[Algebra]) -> Algebra:
-    """The kind of a merge of all."""
-    whole = algebras[0]
-    for algebra in algebras[1:]:
-        if algebra is not whole:
-            whole = whole.united(algebra)
-    return whole

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
-from muntin.segments.algebra import Algebra, merged_algebra
+from muntin.segments.algebra import Algebra
 from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.columns import Ragged, States, concat, frozen, take
 from muntin.segments.grouping import as_slices, counted, group, limited, one_group, sums_of
@@ -121,9 +121,11 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     first = segments[0]
     if len(segments) == 1 and step == 1:
         return first
+    algebra = first.algebra
     for segment in segments[1:]:
         check_same(first, segment)
-    algebra = merged_algebra([segment.algebra for segment in segments])
+        if segment.algebra is not algebra:
+            algebra = algebra.united(segment.algebra)
     # in one order, whichever came first: not each shard has all
     names = sorted({t.name(s.algebra) for s in segments for t in s.tables})
     tables = []

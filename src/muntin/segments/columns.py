@@ -1,7 +1,7 @@
 """The columns that states are made of, one row a state.
 
-A column is fixed (int64, uint64, float64 or uint8 [rows] or [rows, width]), ragged (a list a row),
-or None, which stands for zeros or empty lists: what is never there costs nothing.
+A column is fixed (int64, float64 or uint8 [rows]), ragged (a list a row), or None, which stands
+for zeros or empty lists: what is never there costs nothing.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def lists(column: Column, rows: int, dtype: Any = np.int64) -> Ragged:
     return Ragged(frozen(np.zeros(rows + 1, np.int64)), frozen(np.empty(0, dtype)))
 
 
-def numbers(column: Column) -> np.ndarray:
-    """A fixed column, empty where there is none: kernels take that for zeros."""
-    return column if isinstance(column, np.ndarray) else NOTHING
+def numbers(column: Column, none: np.ndarray = NOTHING) -> np.ndarray:
+    """A fixed column, or what stands for none: kernels take an empty one for zeros."""
+    return column if isinstance(column, np.ndarray) else none
 
 
 def take(column: Column, rows: np.ndarray) -> Column:
@@ -168,15 +168,9 @@ def concat(columns: Sequence[Column], rows: Sequence[int]) -> Column:
     if not there:
         return None
     if isinstance(there[0], np.ndarray):
-        shape, dtype = there[0].shape[1:], there[0].dtype
-        return frozen(
-            np.concatenate(
-                [
-                    column if isinstance(column, np.ndarray) else np.zeros((size, *shape), dtype)
-                    for column, size in zip(columns, rows, strict=True)
-                ]
-            )
-        )
+        pairs = zip(columns, rows, strict=True)
+        zeros = there[0].dtype
+        return frozen(np.concatenate([numbers(c, np.zeros(n, zeros)) for c, n in pairs]))
     dtype = there[0].items.dtype
     parts = [lists(column, size, dtype) for column, size in zip(columns, rows, strict=True)]
     sizes = np.concatenate([part.sizes for part in parts])

@@ -14,13 +14,14 @@ One row after the other, at some 20 us each: a sketch stands for many events.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra
-from muntin.segments.columns import Column, Ragged, frozen, lists, present, ragged
+from muntin.segments.columns import Column, frozen, lists, present, ragged
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.kernels.distinct import ENTRY_BYTES, REGISTER_BITS
 from muntin.segments.quantiles import Quantiles
@@ -47,9 +48,8 @@ def sketch_bytes(algebra: Algebra, table: Table) -> Iterator[bytes]:
         return _of_quantiles(algebra, table)
     if isinstance(algebra, TailQuantiles):
         return _of_tail(algebra, table)
-    if isinstance(algebra, DistinctItems):
-        return _of_distinct(algebra, table)
-    raise AssertionError(algebra)
+    assert isinstance(algebra, DistinctItems)  # noqa: S101 (checked)
+    return _of_distinct(algebra, table)
 
 
 def check_exchanged(algebra: Algebra) -> None:
@@ -78,47 +78,38 @@ def tail_bytes(k: int, values: np.ndarray, levels: np.ndarray, least: np.ndarray
 
 
 def _of_quantiles(algebra: Quantiles, table: Table) -> Iterator[bytes]:
-    items, levels, ends = (_column(table, name) for name in ("items", "levels", "ends"))
-    values, edges = (from_keys(column.items, algebra.dtype) for column in (items, ends))
-    totals = level_capacities(algebra.k)[1]
-    for row, count in enumerate(algebra.counts(table).tolist()):
-        own, two = _at(items, row, values), _at(ends, row, edges)
-        sizes = _at(levels, row)
+    k, totals = algebra.k, level_capacities(algebra.k)[1]
+    items, ends = (_lists_of(table, name, algebra.dtype) for name in ("items", "ends"))
+    rows = zip(algebra.counts(table).tolist(), items, _lists_of(table, "levels"), ends, strict=True)
+    for count, own, sizes, two in rows:
         if not len(sizes):
             sizes, two = np.array([len(own)]), own[[0, -1]] if len(own) else np.zeros(2)
         free = max(int(totals[len(sizes)]) - len(own), 0)
         offsets = free + np.concatenate(([0], np.cumsum(sizes)))
-        k = algebra.k
         parts = datasketches_kll.Parts(k, k, count, offsets, own, two[:1], two[1:])
         yield datasketches_kll.encode(parts, algebra.dtype)
 
 
 def _of_tail(algebra: TailQuantiles, table: Table) -> Iterator[bytes]:
-    items, levels, least = (_column(table, name) for name in ("items", "levels", "least"))
-    values, lowest = (from_keys(column.items, algebra.dtype) for column in (items, least))
-    for row in range(len(table)):
-        yield tail_bytes(
-            algebra.k, _at(items, row, values), _at(levels, row), _at(least, row, lowest)
-        )
+    items, least = (_lists_of(table, name, algebra.dtype) for name in ("items", "least"))
+    for row in zip(items, _lists_of(table, "levels"), least, strict=True):
+        yield tail_bytes(algebra.k, *row)
 
 
 def _of_distinct(algebra: DistinctItems, table: Table) -> Iterator[bytes]:
-    entries, dense = _column(table, "entries"), _column(table, "registers", np.uint8)
-    for row in range(len(table)):
-        registers = _at(dense, row)
+    dense = _lists_of(table, "registers")
+    for used, registers in zip(_lists_of(table, "entries"), dense, strict=True):
         if not len(registers):
             registers = np.zeros(1 << algebra.lg_k, np.uint8)
-            used = _at(entries, row)
             registers[used >> REGISTER_BITS] = used & ((1 << REGISTER_BITS) - 1)
         yield datasketches_hll.write(registers >> 2)
 
 
-def _column(table: Table, name: str, dtype: type = np.int64) -> Ragged:
-    return lists(table.states[name], len(table), dtype)
-
-
-def _at(column: Ragged, row: int, values: np.ndarray | None = None) -> np.ndarray:
-    return (column.items if values is None else values)[column.starts[row] : column.starts[row + 1]]
+def _lists_of(table: Table, name: str, dtype: str | None = None) -> list[np.ndarray]:
+    """The list of each row; `dtype`: of the values whose keys these are."""
+    column = lists(table.states[name], len(table))
+    items = column.items if dtype is None else from_keys(column.items, dtype)
+    return [items[first:end] for first, end in pairwise(column.starts.tolist())]
 
 
 def kll_parts(data: Any, k: int, dtype: str) -> datasketches_kll.Parts:

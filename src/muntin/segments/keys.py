@@ -300,7 +300,7 @@ def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
     new[1:] = ordered[1:] != ordered[:-1]
     at = pa.array(order)
     sorted_columns = [column.take(at) for column in columns]
-    if not _agree(sorted_columns, new):  # two values of one hash
+    if not all((new[1:] | _equal_to_next(c)).all() for c in sorted_columns):  # of one hash, two
         order = _by_value(columns, hashes)
         at = pa.array(order)
         sorted_columns = [column.take(at) for column in columns]
@@ -328,11 +328,6 @@ def _joined(name: str, columns: list[pa.Array]) -> pa.Array:
     if any(pa.types.is_dictionary(column.type) for column in columns):
         columns = shared(columns)
     return pa.concat_arrays(columns)
-
-
-def _agree(columns: Sequence[pa.Array], new: np.ndarray) -> bool:
-    """Whether keys of equal hashes, side by side, are equal."""
-    return all((new[1:] | _equal_to_next(column)).all() for column in columns)
 
 
 def _equal_to_next(column: pa.Array) -> np.ndarray:

@@ -75,7 +75,7 @@ def _split_table(table: Table, shards: int) -> list[tuple[int, Table]]:
     last = edges[1:].astype(np.int64)
     of_row = np.searchsorted(last, table.key, side="right").astype(np.int16)
     of_row[table.is_rest()] = shards - 1
-    order = None if len(table.slices) == 1 else np.argsort(of_row, kind="stable")
+    order = np.argsort(of_row, kind="stable")
     bounds = np.concatenate(([0], np.cumsum(np.bincount(of_row, minlength=shards))))
     found = []
     for number in range(shards):
@@ -87,18 +87,7 @@ def _split_table(table: Table, shards: int) -> list[tuple[int, Table]]:
         keys = table.keys
         if keys.names:
             keys = Keys(keys.names, columns, keys.hashes[first:end])
-        rows = None if order is None else frozen(order[low:high])
-        found.append((number, _rows(table, keys, first, rows, low, high)))
+        part = table.rows_at(frozen(order[low:high]))
+        part = replace(part, keys=keys, key=frozen(part.key - first))
+        found.append((number, part if table.items is None else part.with_used_keys()))
     return found
-
-
-def _rows(
-    table: Table, keys: Keys, first: int, rows: np.ndarray | None, low: int, high: int
-) -> Table:
-    """Some rows of a table, whose keys begin with number `first`; `rows` None: low ... high - 1."""
-    if rows is None:
-        part = table.run(low, high, table.slices, frozen(np.array([0, high - low])))
-    else:
-        part = table.rows_at(rows)
-    part = replace(part, keys=keys, key=frozen(part.key - first))
-    return part if table.items is None else part.with_used_keys()

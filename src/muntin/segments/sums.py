@@ -48,6 +48,7 @@ _PROBLEMS = {
     _kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
 }
 _NAMES_MAX = 256
+_NO_FLOATS = frozen(NOTHING.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class Sums(OfIndicators):
             else:
                 problem_of, zeros = kernels.problem_of_integers, NOTHING
             lacking = numbers(nulls), numbers(unseen)
-            found = problem_of(numbers(first), _or(second, zeros), table.events, *lacking)
+            found = problem_of(numbers(first), numbers(second, zeros), table.events, *lacking)
             if found:
                 raise CorruptSummary(f"vector_matrix: {name!r:.100} {_PROBLEMS[found]}")
 
@@ -423,12 +424,5 @@ class _SumsOf:
 
     def floats(self, name: str, first: np.ndarray, second: Column) -> dict[str, Column]:
         high, low = np.empty(self.groups.size), np.empty(self.groups.size)
-        kernels.sum_floats(first, _or(second, _NO_FLOATS), *self.groups, high, low)
+        kernels.sum_floats(first, numbers(second, _NO_FLOATS), *self.groups, high, low)
         return {f"{name}.sum": frozen(high), f"{name}.low": present(low)}
-
-
-_NO_FLOATS = frozen(NOTHING.astype(np.float64))
-
-
-def _or(column: Column, zeros: np.ndarray) -> np.ndarray:
-    return column if isinstance(column, np.ndarray) else zeros

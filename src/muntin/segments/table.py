@@ -85,19 +85,15 @@ class Table:
         if first == 0 and last == len(self.slices):
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
-        starts = frozen(self.starts[first : last + 1] - low)
-        return self.run(low, high, self.slices[first:last], starts).with_used_keys()
-
-    def run(self, low: int, high: int, slices: np.ndarray, starts: np.ndarray) -> Table:
-        """Rows low ... high - 1, without copying, and all keys."""
-        return replace(
+        part = replace(
             self,
-            slices=slices,
-            starts=starts,
+            slices=self.slices[first:last],
+            starts=frozen(self.starts[first : last + 1] - low),
             key=self.key[low:high],
             events=self.events[low:high],
             states={name: between(column, low, high) for name, column in self.states.items()},
         )
+        return part.with_used_keys()
 
     def rows_at(self, rows: np.ndarray) -> Table:
         """The rows of ascending numbers, in their slices, and all keys."""

@@ -170,8 +170,7 @@ def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:
     """Starts, items, weights, gained (of each item), offsets and totals."""
     item, weight = lists(states["item"], rows), lists(states["weight"], rows)
     gained = lists(states["gained"], rows)
-    offsets = numbers(states["offset"])
-    offsets = offsets if len(offsets) else frozen(np.zeros(rows, np.int64))
+    offsets = numbers(states["offset"], frozen(np.zeros(rows, np.int64)))
     spread = np.empty(len(item.items), np.int64)
     kernels.spread_gained(item.starts, offsets, gained.starts, gained.items, spread)
     return item.starts, item.items, weight.items, frozen(spread), offsets, numbers(states["total"])
@@ -187,8 +186,7 @@ def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> N
     gained = lists(table.states["gained"], rows)
     if table.items is None or not np.array_equal(item.starts, weight.starts):
         raise CorruptSummary(f"{kind}: items without weights")
-    offsets = numbers(table.states["offset"])
-    offsets = offsets if len(offsets) else frozen(np.zeros(rows, np.int64))
+    offsets = numbers(table.states["offset"], frozen(np.zeros(rows, np.int64)))
     row = kernels.check_items(
         item.starts, item.items, weight.items, gained.starts, gained.items,
         offsets, numbers(table.states["total"]), counts_of(table), np.int64(capacity), most,

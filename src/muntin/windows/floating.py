@@ -86,10 +86,7 @@ class FloatingWindow:
     @property
     def rows_max(self) -> int | None:
         """Rows per key that the open window may hold."""
-        return self._rows(self.factor)
-
-    def _rows(self, factor: int) -> int | None:
-        return None if self.capacity is None else min(self.capacity * factor, _ROWS_MAX)
+        return None if self.capacity is None else min(self.capacity * self.factor, _ROWS_MAX)
 
     def slow_down(self) -> FloatingWindow:
         """Double W and the capacity, up to the limit."""
@@ -155,22 +152,19 @@ def close_windows(
     opened = window.start is not None
     if window.start is not None:
         state[:2] = window.start, int(window.overflowed)
-    capacity, held = (
-        -1 if most is None else most
-        for most in (window.rows_max, window._rows(max(window.most, window.factor)))
-    )
+    widest = replace(window, factor=max(window.most, window.factor))
+    capacity, held = (-1 if w.rows_max is None else w.rows_max for w in (window, widest))
     number = kernels.close_floating(
         starts, ends, rows, keys, keys_from, int(opened), window.length_now, capacity,
         held, sealed_until, closed, state,
     )  # fmt: skip
-    runs = [_run(*row) for row in closed[:number].tolist()]
+    why: tuple[Reason, ...] = "full", "capacity"  # as the kernel numbers them
+    runs = [
+        (Boundary(start, end, why[reason], bool(overflowed)), first, last)
+        for start, end, reason, overflowed, first, last in closed[:number].tolist()
+    ]
     is_open, start, overflowed, first = state.tolist()
     left = window if is_open and start == window.start else window.closed()
     if is_open:
         left = replace(left, start=start, overflowed=bool(overflowed))
     return runs, left, first
-
-
-def _run(start: int, end: int, reason: int, overflowed: int, first: int, last: int) -> Run:
-    why = "full" if reason == kernels.FULL else "capacity"
-    return Boundary(start, end, why, bool(overflowed)), first, last
