@@ -94,9 +94,11 @@ class FingerprintSpec(SketchSpec):
             check_number(self.rank, types[self.rank], "rank", whole=self.type == "int64")
 
     def algebra(self) -> Fingerprints:
-        domain = self._domain()
-        if domain is None:
+        if self.rank is None:
             return Fingerprints(self.fpp)
+        domain: OrderMap = FloatOrder(self._bits())
+        if self.type == "int64":
+            domain = IntegerRange(self._bits(), 0 if self.bits else -(1 << 61))
         return Fingerprints.over(domain, self._rank_error(), self.fpp)
 
     def values(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -106,24 +108,12 @@ class FingerprintSpec(SketchSpec):
         ranked = batch.column(self.rank)
         return [keys, floats_of_decimals(ranked) if pa.types.is_decimal(ranked.type) else ranked]
 
-    def _domain(self) -> OrderMap | None:
-        if self.rank is None:
-            return None
-        if self.type == "float64":
-            return FloatOrder(self._bits())
-        return IntegerRange(self._bits(), 0 if self.bits else -(1 << 61))
-
     def stored_as(self) -> Mapping[str, Any]:
-        size = {"key": self.key, "fpp": self.fpp}
-        if self.rank is None:
-            return size
-        return {
-            **size,
-            "rank": self.rank,
-            "type": self.type,
-            "bits": self.bits,
-            "error": self._rank_error(),
-        }
+        stored: dict[str, Any] = {"key": self.key, "fpp": self.fpp}
+        if self.rank is not None:
+            stored |= {"rank": self.rank, "type": self.type, "bits": self.bits}
+            stored["error"] = self._rank_error()
+        return stored
 
     def asked(self) -> dict[str, Any]:
         return {"parameters": {"rank": self.rank}}
@@ -133,11 +123,8 @@ class FingerprintSpec(SketchSpec):
         assert isinstance(algebra, Fingerprints)  # noqa: S101 (who reads it has its spec)
         (table,) = segment.tables
         bounds: dict[str, Any] = {"false_positive_rate": algebra.rate(table)}
-        if self.rank is None:
-            return bounds
-        estimated = table.states.get("ends") is not None  # a digest has a node that is no leaf
-        return {
-            **bounds,
-            "rank_error": algebra.rank_error if estimated else 0.0,
-            "unranked": int(numbers(table.states["unranked"]).sum()),
-        }
+        if self.rank is not None:
+            estimated = table.states["ends"] is not None  # a digest has a node that is no leaf
+            bounds["rank_error"] = algebra.rank_error if estimated else 0.0
+            bounds["unranked"] = int(numbers(table.states["unranked"]).sum())
+        return bounds

@@ -205,17 +205,13 @@ class PeriodicSpec(SummarySpec):
             "k": self.k,
         }
 
-    def _k_of_a_shard(self) -> int:
-        """Space for six deviations more than the mean: the k highest fall on shards by chance."""
-        mean = self.k / self.shards
-        return min(self.k, math.ceil(mean + 6 * math.sqrt(mean)))
-
     def _calm(self) -> HyperCalm:
+        mean = self.k / self.shards  # and six deviations: the k highest fall on shards by chance
         return summaries.HyperCalm(
             self.memory // self.shards,
             self.gap,
             self.interval_unit,
-            self._k_of_a_shard(),
+            min(self.k, math.ceil(mean + 6 * math.sqrt(mean))),
             consecutive=self.consecutive,
             batch_size=self.batch_size,
             resolution=self.resolution,

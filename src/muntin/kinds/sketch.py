@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -14,6 +13,7 @@ from muntin.arrow import decoded, pc, value_type
 from muntin.kinds.base import SegmentSpec, as_tuple, check_answered, distinct
 from muntin.kinds.columns import check_item, check_keys, check_number
 from muntin.kinds.values import Refused, below_zero, refused_sketches
+from muntin.segments.columns import numbers
 from muntin.segments.merged import MergedDistinct, MergedQuantiles
 from muntin.segments.nulls import counts_of
 from muntin.segments.table import Segment
@@ -43,7 +43,8 @@ class SketchSpec(SegmentSpec):
     is_exact: ClassVar[bool] = False
 
     def bounds(self, segment: Segment) -> Mapping[str, Any]:
-        return {**self.error_of(segment), "nulls": nulls_of(segment)}
+        nulls = sum(int(numbers(table.states["nulls"]).sum()) for table in segment.tables)
+        return {**self.error_of(segment), "nulls": nulls}
 
     @abstractmethod
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
@@ -115,23 +116,13 @@ class SplitSpec(SketchSpec):
         bounds = super().bounds(segment)
         if not self.by:
             return bounds
-        keys = other = 0
-        for table in segment.tables:
-            rest, values = table.is_rest(), counts_of(table)
-            keys += int((values[~rest] > 0).sum())
-            other += int(values[rest].sum())
-        return {**bounds, "keys": keys, "other": other}
+        other = sum(int(counts_of(table)[table.is_rest()].sum()) for table in segment.tables)
+        return {**bounds, **self.fill(segment), "other": other}
 
     def fill(self, segment: Segment) -> dict[str, int]:
         if not self.by:
             return super().fill(segment)
         return {"keys": sum(int((counts_of(t)[~t.is_rest()] > 0).sum()) for t in segment.tables)}
-
-
-def nulls_of(segment: Segment) -> int:
-    """Events without a value."""
-    counts = [table.states.get("nulls") for table in segment.tables]
-    return sum(int(column.sum()) for column in counts if isinstance(column, np.ndarray))
 
 
 class WeighedSpec(SplitSpec):

@@ -130,26 +130,18 @@ def merge(segments: Sequence[Segment], step: int = 1) -> Segment:
     names = sorted({t.name(s.algebra) for s in segments for t in s.tables})
     tables = []
     for by in names:
-        parts = [
-            (s.algebra, table)
-            for s in segments
-            for table in s.tables
-            if table.name(s.algebra) == by
+        parts = [(s.algebra, table) for s in segments if (table := s.table(by)) is not None]
+        alike = [
+            table if one == algebra else replace(table, states=one.adapted(table, algebra))
+            for one, table in parts
         ]
-        joined = [_adapted(table, one, algebra) for one, table in parts]
-        tables.append(merge_tables(algebra, joined, step, first.limit))
+        tables.append(merge_tables(algebra, alike, step, first.limit))
     slices = _stepped(np.concatenate([segment.slices for segment in segments]), step)
     events = np.concatenate([segment.events for segment in segments])
     found, totals = map(frozen, sums_of_set(slices, events))
     shards = {segment.shard for segment in segments}
     shard = shards.pop() if len(shards) == 1 else 0
     return Segment(algebra, found, totals, tuple(tables), first.limit, shard)
-
-
-def _adapted(table: Table, one: Algebra, algebra: Algebra) -> Table:
-    if one is algebra or one == algebra:
-        return table
-    return replace(table, states=one.adapted(table, algebra))
 
 
 def _stepped(slices: np.ndarray, step: int) -> np.ndarray:

@@ -92,7 +92,7 @@ class DistinctItems(Algebra):
         starts, register_starts = room(len(bounds), len(bounds))
         registers = np.empty(large * m, np.uint8)
         kernels.fold_distinct(entries, bounds, m, starts, registers, register_starts)
-        return _states(nulls, starts, entries, register_starts, registers)
+        return _states(nulls, trimmed(starts, entries), trimmed(register_starts, registers))
 
     def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
         order, bounds = groups
@@ -106,7 +106,7 @@ class DistinctItems(Algebra):
             *flat, order, bounds, m, self.kept, starts, buffer, register_starts, registers
         )
         nulls = summed(states["nulls"], groups)
-        return _states(nulls, starts, buffer, register_starts, registers)
+        return _states(nulls, trimmed(starts, buffer), trimmed(register_starts, registers))
 
     def counts(self, table: Table) -> np.ndarray:
         """At most so many items each row has seen: int64[rows]."""
@@ -137,18 +137,8 @@ class DistinctItems(Algebra):
         )
 
 
-def _states(
-    nulls: Column,
-    starts: np.ndarray,
-    entries: np.ndarray,
-    register_starts: np.ndarray,
-    registers: np.ndarray,
-) -> States:
-    return {
-        "nulls": nulls,
-        "entries": trimmed(starts, entries),
-        "registers": trimmed(register_starts, registers),
-    }
+def _states(nulls: Column, entries: Column, registers: Column) -> States:
+    return {"nulls": nulls, "entries": entries, "registers": registers}
 
 
 def _flat(states: States, rows: int) -> tuple[np.ndarray, ...]:

@@ -17,8 +17,6 @@ from muntin.segments.texts import Coded, Texts
 from muntin.summaries.items import text_buffers
 from muntin.summaries.key_columns import NULL_HASH, decoded, fold, value_type
 
-TEXT_KINDS = ("string", "binary")
-
 
 def write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> int:
     """Whether each key is null, and its number or text; of `texts`, the number in them. Returns the
@@ -111,7 +109,7 @@ def _read_key_column(
         mask = pa.py_buffer(np.packbits(flags, bitorder="little").tobytes())
     if texts is not None:
         return texts.column(values, nulls, left)
-    if kind in TEXT_KINDS:
+    if kind in ("string", "binary"):
         column = read_text(reader, TYPES[kind], values, mask, left)
     else:
         column = _read_numbers(kind, values, mask)

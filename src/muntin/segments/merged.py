@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from muntin.segments.algebra import Shape
 from muntin.segments.columns import States, frozen, numbers
@@ -53,7 +52,9 @@ class MergedQuantiles(Quantiles):
         return numbers(table.states["values"])
 
     def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
-        sketches = [NO_VALUES if data is None else self.read(data) for data in _each(values)]
+        sketches = [
+            NO_VALUES if data is None else self.read(data) for data in values[0].to_pylist()
+        ]
         return self.merge(rows_of_kll(sketches), groups, items)
 
     def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
@@ -78,10 +79,5 @@ class MergedDistinct(DistinctItems):
 
     def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         none = np.zeros(1 << self.lg_k, np.uint8)
-        sketches = [none if data is None else self.read(data) for data in _each(values)]
+        sketches = [none if data is None else self.read(data) for data in values[0].to_pylist()]
         return self.merge(rows_of_hll(sketches), groups, items)
-
-
-def _each(values: Sequence[pa.Array]) -> list[bytes | None]:
-    (column,) = values
-    return column.to_pylist()

@@ -57,7 +57,8 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
             continue  # few, or all different
         columns_of_one = shared(each)
         values = columns_of_one[0].dictionary
-        numbers = [_numbers(column, len(values)) for column in columns_of_one]
+        coded = (column.indices.fill_null(len(values)) for column in columns_of_one)
+        numbers = [column.to_numpy().astype(np.int64) for column in coded]
         codes, used = np.empty(size, np.int64), np.empty(len(values), np.int64)
         count = in_order_of_coming(frozen(np.concatenate(numbers)), len(values), codes, used)
         if 0 < 2 * count <= size:
@@ -66,14 +67,6 @@ def coded(dictionaries: Sequence[Keys]) -> dict[str, Coded]:
             nbytes = int(np.diff(text_buffers(values)[1])[codes].sum())
             found[name] = Coded(values, iter(np.split(codes, ends)), nbytes)
     return found
-
-
-def _numbers(column: pa.Array, null: int) -> np.ndarray:
-    """Number of each text: int64[n]."""
-    indices = column.indices
-    if column.null_count:
-        indices = indices.fill_null(null)
-    return indices.to_numpy().astype(np.int64)
 
 
 class Texts:
