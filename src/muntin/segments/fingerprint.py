@@ -37,7 +37,7 @@ from muntin.arrow import decoded
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, room, taken, trimmed
-from muntin.segments.grouping import Groups
+from muntin.segments.grouping import Groups, each_alone
 from muntin.segments.items import asked_items
 from muntin.segments.kernels import fingerprint as _kernels
 from muntin.segments.keys import Keys
@@ -202,9 +202,13 @@ class Fingerprints(Algebra):
             groups, counts = without(unranked, groups)
         leaf = 1 << self._map.bits
         leaves = cells[groups.order] + np.int64(leaf)
-        out = _digest_room(groups.size, len(leaves))
-        kernels.fold_nodes(leaves, groups.bounds, self.k, leaf, *out)
-        return {**states, "unranked": counts, **_digest_states(out)}
+        starts, nodes, sizes = room(groups.size + 1, len(leaves), len(leaves))
+        most: Any = kernels.fold_leaves(leaves, groups.bounds, starts, nodes, sizes)
+        states |= {"unranked": counts, "nodes": trimmed(starts, nodes)}
+        states |= {"counts": trimmed(starts, sizes), "ends": None}
+        if most <= 4 * self.k:
+            return states
+        return states | self._merged_digests(states, each_alone(groups.size))
 
     def _cells(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Cell of each number, and which have none: int64[n], bool[n]."""
@@ -227,12 +231,19 @@ class Fingerprints(Algebra):
         }
         if self.domain is None:
             return merged
-        unranked = summed(states["unranked"], groups)
+        merged["unranked"] = summed(states["unranked"], groups)
+        return merged | self._merged_digests(states, groups)
+
+    def _merged_digests(self, states: States, groups: Groups) -> dict[str, Column]:
         stored = _digests(states, len(groups.order))
-        out = _digest_room(groups.size, len(stored[1]))
-        leaf = 1 << self._map.bits
-        kernels.merge_nodes(*stored, *groups, self.k, leaf, *out)
-        return {**merged, "unranked": unranked, **_digest_states(out)}
+        sizes = groups.size + 1, len(stored[1]), len(stored[1]), groups.size + 1, 2 * groups.size
+        starts, nodes, counts, end_starts, ends = out = room(*sizes)
+        kernels.merge_nodes(*stored, *groups, self.k, 1 << self._map.bits, *out)
+        return {
+            "nodes": trimmed(starts, nodes),
+            "counts": trimmed(starts, counts),
+            "ends": trimmed(end_starts, ends),
+        }
 
     def check(self, table: Table) -> None:
         check_nulls(table)
@@ -329,20 +340,6 @@ def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
         inside = _compute.less(column, pa.scalar(1 << 63, pa.uint64()))
         column = _compute.if_else(inside, column, None)
     return column.cast(pa.int64())
-
-
-def _digest_room(groups: int, nodes: int) -> tuple[np.ndarray, ...]:
-    """For the digests of groups, in the order of `_digests`."""
-    return room(groups + 1, nodes, nodes, groups + 1, 2 * groups)
-
-
-def _digest_states(made: Sequence[np.ndarray]) -> dict[str, Column]:
-    starts, nodes, counts, end_starts, ends = made
-    return {
-        "nodes": trimmed(starts, nodes),
-        "counts": trimmed(starts, counts),
-        "ends": trimmed(end_starts, ends),
-    }
 
 
 def _digests(states: States, rows: int) -> tuple[np.ndarray, ...]:

@@ -82,32 +82,28 @@ def _squeezed(ids, counts, leaf, total, k):
 
 
 @kernel()
-def fold_nodes(leaves, bounds, k, leaf, starts, ids, counts, end_starts, ends):
-    """Leaves of groups, in place, as one digest a group.
+def fold_leaves(leaves, bounds, starts, ids, counts):
+    """Leaves of groups, in place, as one digest a group, of leaves alone; the most that one has.
 
     `leaves` (int64[n]): group g is leaves[bounds[g]:bounds[g + 1]].
-    `leaf`: 2**bits: the number of the first leaf.
     `ids`, `counts` (int64[n]): filled from the front.
-    `ends` (int64[2 * groups]).
     """
-    filled = 0
-    outer = 0
-    starts[0] = end_starts[0] = 0
+    starts[0] = most = 0
     for g in range(bounds.shape[0] - 1):
-        first = bounds[g]
-        n = bounds[g + 1] - first
-        own = leaves[first : first + n]
+        own = leaves[bounds[g] : bounds[g + 1]]
         sort_keys(own)
-        nodes = count_sorted(own, ids[filled:], counts[filled:])
-        at = filled + nodes
-        nodes = _squeezed(ids[filled:at], counts[filled:at], leaf, n, k)
-        if nodes and ids[filled] < leaf:  # ids ascend: if any is no leaf, the first is not
-            ends[outer] = leaves[first] - leaf
-            ends[outer + 1] = leaves[first + n - 1] - leaf
-            outer += 2
-        filled += nodes
-        starts[g + 1] = filled
-        end_starts[g + 1] = outer
+        nodes = count_sorted(own, ids[starts[g] :], counts[starts[g] :])
+        starts[g + 1] = starts[g] + nodes
+        most = max(most, nodes)
+    return most
+
+
+@inlined()
+def _extremes(ids, outer, leaf):
+    """First and last cell of a row, which are its `outer` where it has a node that is no leaf."""
+    if outer.shape[0]:
+        return outer[0], outer[1]
+    return ids[0] - leaf, ids[-1] - leaf
 
 
 @kernel()
@@ -117,51 +113,38 @@ def merge_nodes(
 ):  # fmt: skip
     """The digests of each group as one: equal nodes add up; then what is too small moves up.
 
+    `leaf`: 2**bits: the number of the first leaf.
     `out_ids`, `out_counts` (int64[n]), `out_ends` (int64[2 * groups]): room for all.
     """
     filled = 0
     outer = 0
     out_starts[0] = out_end_starts[0] = 0
     for g in range(bounds.shape[0] - 1):
-        at = filled
+        rows = order[bounds[g] : bounds[g + 1]]
+        append_lists(starts, ids, rows, out_ids, filled)
+        at = append_lists(starts, counts, rows, out_counts, filled)
         total = np.int64(0)
+        for i in range(filled, at):
+            total += out_counts[i]
         low = np.int64(0x7FFF_FFFF_FFFF_FFFF)
         high = np.int64(-1)
-        for i in range(bounds[g], bounds[g + 1]):
-            row = order[i]
-            first = starts[row]
-            n = starts[row + 1] - first
-            if n == 0:
-                continue
-            if end_starts[row + 1] > end_starts[row]:
-                low = min(low, ends[end_starts[row]])
-                high = max(high, ends[end_starts[row] + 1])
-            else:
-                low = min(low, ids[first] - leaf)
-                high = max(high, ids[first + n - 1] - leaf)
-            for j in range(first, first + n):
-                out_ids[at] = ids[j]
-                out_counts[at] = counts[j]
-                total += counts[j]
-                at += 1
-        if bounds[g + 1] - bounds[g] > 1:
+        for row in rows:
+            own = ids[starts[row] : starts[row + 1]]
+            if own.shape[0]:
+                outer_cells = ends[end_starts[row] : end_starts[row + 1]]
+                first, last = _extremes(own, outer_cells, leaf)
+                low = min(low, first)
+                high = max(high, last)
+        if rows.shape[0] > 1:
             at = filled + add_up(out_ids[filled:at], out_counts[filled:at])
         nodes = _squeezed(out_ids[filled:at], out_counts[filled:at], leaf, total, k)
-        if nodes and out_ids[filled] < leaf:
+        if nodes and out_ids[filled] < leaf:  # ids ascend: if any is no leaf, the first is not
             out_ends[outer] = low
             out_ends[outer + 1] = high
             outer += 2
         filled += nodes
         out_starts[g + 1] = filled
         out_end_starts[g + 1] = outer
-
-
-@inlined()
-def _extremes(ids, outer, leaf):
-    """First and last cell of a row, which are its `outer` where it has a node that is no leaf."""
-    if outer.shape[0]:
-        return outer[0], outer[1]
-    return ids[0] - leaf, ids[-1] - leaf
 
 
 @kernel()

@@ -105,14 +105,12 @@ def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
 
     A sketch of h levels has h + 1 edges, where its levels begin and end in `flat`.
     """
+    append_lists(starts, items, rows, flat, 0)
     at = 0
     edge = 0
     for i in range(rows.shape[0]):
         row = rows[i]
-        first = starts[row]
-        size = starts[row + 1] - first
-        for j in range(size):
-            flat[at + j] = items[first + j]
+        size = starts[row + 1] - starts[row]
         height = level_starts[row + 1] - level_starts[row]
         edges[edge] = at
         if height == 0:

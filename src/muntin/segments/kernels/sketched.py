@@ -5,7 +5,8 @@ A lane is int64 or float64; its values are not negative.
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.count_min import locate
 from muntin.summaries.kernels.sorting import search
 
@@ -39,8 +40,7 @@ def find_places(numbers, order, bounds, starts, items, most, places):
 @kernel()
 def fold_lane(places, values, order, bounds, totals, out):
     """Sums of a column by place; they stay 0 for a group whose total is -1."""
-    for j in range(out.shape[0]):
-        out[j] = 0
+    fill(out, 0)
     for g in range(bounds.shape[0] - 1):
         if totals[g] < 0:
             continue
@@ -80,6 +80,7 @@ def merge_lane(
 
     columns : of `find_merged`
     totals : of the groups; where one is -1 its sums are 0
+    out_cells : zeros
     """
     depth = columns.shape[0] - 1
     filled = 0
@@ -90,8 +91,6 @@ def merge_lane(
         size = 0 if dense else listed_starts[g + 1] - listed_starts[g]
         for j in range(size):
             out_list[filled + j] = 0
-        for c in range(base, dense_starts[g + 1]):
-            out_cells[c] = 0
         for i in range(bounds[g], bounds[g + 1]):
             if totals[g] < 0:
                 break
@@ -134,6 +133,18 @@ def estimate_lane(
         out[i] = least
 
 
+@inlined()
+def _add_up(values, first, end, total, slack):
+    """Whether none is negative, not finite or beyond a total, which all together are."""
+    allowed = slack * total
+    found = 0.0
+    for j in range(first, end):
+        if not (values[j] >= 0 and values[j] <= total + allowed):  # so written, a NaN is refused
+            return False
+        found += values[j]
+    return abs(found - total) <= allowed
+
+
 @kernel()
 def check_lane(list_starts, values, cell_starts, cells, totals, slack, depth, width):
     """The first row whose sums are negative, not finite or add up to another total, or -1."""
@@ -141,25 +152,14 @@ def check_lane(list_starts, values, cell_starts, cells, totals, slack, depth, wi
         total = np.float64(totals[row])
         if total == -1.0:  # beyond its type: its parts are all 0
             total = 0.0
-        if not (total >= 0.0):  # so written, a NaN is refused, here and below
+        if not (total >= 0.0):
             return row
-        allowed = slack * total
-        if cell_starts[row + 1] == cell_starts[row]:
-            found = 0.0
-            for j in range(list_starts[row], list_starts[row + 1]):
-                if not (values[j] >= 0 and values[j] <= total + allowed):
-                    return row
-                found += values[j]
-            if not (abs(found - total) <= allowed):
+        at = cell_starts[row]
+        if cell_starts[row + 1] == at:
+            if not _add_up(values, list_starts[row], list_starts[row + 1], total, slack):
                 return row
             continue
         for d in range(depth):
-            found = 0.0
-            for c in range(width):
-                cell = cells[cell_starts[row] + d * width + c]
-                if not (cell >= 0 and cell <= total + allowed):
-                    return row
-                found += cell
-            if not (abs(found - total) <= allowed):
+            if not _add_up(cells, at + d * width, at + (d + 1) * width, total, slack):
                 return row
     return -1

@@ -25,11 +25,8 @@ def narrowed(values, starts, raw, spare):
         None where all are zeros.
     """
     streams = starts.shape[0] - 1
-    bases, widths, counts = (
-        np.zeros(streams, np.int64),
-        np.empty(streams, np.int64),
-        np.empty(streams, np.int64),
-    )
+    bases, widths = np.zeros(streams, np.int64), np.empty(streams, np.int64)
+    counts = np.empty(streams, np.int64)
     size = 0
     for stream in range(streams):
         some = values[starts[stream] : starts[stream + 1]]

@@ -202,11 +202,8 @@ def fold_run(items, form, k, coins, turns, sizes, ends):
     # A rank's variance is (DEVIATION / k)^2 of the square of what is above; see `_sampled`.
     allowed = 4 * FOLD_SHARE * DEVIATION * DEVIATION / (k * k)
     chunk = SAMPLED_MAX if allowed * min(n, SAMPLED_MAX) >= 2 * PAYS else SORTED_MAX
-    one, other, taken = (
-        np.empty(min(n, chunk), np.int64),
-        np.empty(min(n, chunk), np.int64),
-        np.empty(min(n, chunk), np.int64),
-    )
+    one, other = np.empty(min(n, chunk), np.int64), np.empty(min(n, chunk), np.int64)
+    taken = np.empty(min(n, chunk), np.int64)
     for start in range(0, n, chunk):
         part = items[start : min(start + chunk, n)]
         size = part.shape[0]
