@@ -94,10 +94,9 @@ class QuantilesSpec(SplitSpec):
 
     def algebra(self) -> Quantiles | TailQuantiles:
         k = K_DEFAULTS[self.accuracy] if self.k is None else self.k
-        kind = TailQuantiles if self.accuracy == "tail" else Quantiles
-        if self.merge:
-            kind = MergedQuantiles
-        return kind(k, self.type, 0)
+        if self.accuracy == "tail":
+            return TailQuantiles(k, self.type, 0)
+        return (MergedQuantiles if self.merge else Quantiles)(k, self.type, 0)
 
     def error_of(self, segment: Segment) -> Mapping[str, Any]:
         levels = [table.states.get("levels") for table in segment.tables]

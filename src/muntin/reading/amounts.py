@@ -45,9 +45,8 @@ def events_over_time(
         width = next((length for length in lengths if length >= least), 0)
         width = width or -(-least // lengths[-1]) * lengths[-1]
         begin, until = begin // width * width, -(-until // width) * width
-        counts = np.zeros(max(0, (until - begin) // width), np.int64)
-        for layout, _ in found:
-            counts = np.maximum(counts, _counts(pieces, layout, begin, until, width))
+        each = [_counts(pieces, layout, begin, until, width) for layout, _ in found]
+        counts = np.maximum.reduce(each)
     filled = np.flatnonzero(counts)
     return {
         "width_us": width,

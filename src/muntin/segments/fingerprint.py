@@ -31,9 +31,8 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.arrow import decoded
+from muntin.arrow import decoded, pc
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, room, taken, trimmed
@@ -61,7 +60,6 @@ from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
 from muntin.summaries.weighted_view import check_fractions
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
-_compute: Any = pc
 KEYS_LG_MAX = 30  # of one row: a segment of more is not read
 FPP_MIN = 2.0 ** (KEYS_LG_MAX - 62)  # fingerprints are below 2**62
 
@@ -216,7 +214,7 @@ class Fingerprints(Algebra):
         found = absent([column])
         if found is not None:
             filler = pa.scalar(0, pa.int64()).cast(column.type)
-            column = _compute.if_else(pa.array(found), filler, column)
+            column = pc.if_else(pa.array(found), filler, column)
         cells, sides = self._map.place(column.to_numpy(zero_copy_only=False))
         outside = sides != 0
         return cells, outside if found is None else found | outside
@@ -337,8 +335,8 @@ def _numbers_of(column: pa.Array, domain: OrderMap) -> pa.Array:
     if not isinstance(domain, IntegerRange):
         return column.cast(pa.float64(), safe=False)
     if pa.types.is_uint64(column.type):
-        inside = _compute.less(column, pa.scalar(1 << 63, pa.uint64()))
-        column = _compute.if_else(inside, column, None)
+        inside = pc.less(column, pa.scalar(1 << 63, pa.uint64()))
+        column = pc.if_else(inside, column, None)
     return column.cast(pa.int64())
 
 

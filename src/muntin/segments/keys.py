@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from muntin.arrow import NO_BITS
+from muntin.arrow import NO_BITS, pc
 from muntin.errors import BadArgument, IncompatibleSummary
 from muntin.segments.columns import frozen
 from muntin.segments.kernels.lists import has_ties
@@ -33,7 +31,6 @@ KEY_TYPES: dict[pa.DataType, str] = {kind: name for name, kind in TYPES.items()}
 DIRECT_CELLS_MAX = 1 << 26  # a table of that many int64 finds the combinations that occur
 TEXTS_KEPT = 16  # texts in memory for each key that is left of them
 RADIX_MIN = 1 << 12  # of fewer hashes, NumPy's sort is as fast
-_compute: Any = pc
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,7 +272,7 @@ def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
         if column.type != pa.null():
             named |= {f"there{i}": column.is_valid(), f"c{i}": column}
     keys = [(name, "ascending") for name in named]
-    return _compute.sort_indices(pa.table(named), sort_keys=keys).to_numpy()
+    return pc.sort_indices(pa.table(named), sort_keys=keys).to_numpy()
 
 
 def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
@@ -337,9 +334,9 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
     if pa.types.is_dictionary(column.type):  # as `shared` made it: a text has one number
         column = column.indices
     one, other = column[:-1], column[1:]
-    equal = _compute.fill_null(_compute.equal(one, other), False)
+    equal = pc.fill_null(pc.equal(one, other), False)
     if column.null_count:
-        equal = _compute.or_(equal, _compute.and_(one.is_null(), other.is_null()))
+        equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
     return equal.to_numpy(zero_copy_only=False)
 
 

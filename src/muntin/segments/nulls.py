@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as _pc
 
+from muntin.arrow import pc
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import Column, frozen, numbers, present, room
 from muntin.segments.grouping import Groups, sums_of
 from muntin.segments.kernels.lists import keep_present
 from muntin.segments.table import Table
-
-pc: Any = _pc
 
 
 def without_nulls(
@@ -68,7 +66,7 @@ def absent(columns: Iterable[pa.Array]) -> np.ndarray | None:
         is_float = pa.types.is_floating(column.type)
         if not (column.null_count or (is_float and _has_nan(column))):
             continue
-        nulls = pc.call_function("is_null", [column], pc.NullOptions(nan_is_null=is_float))
+        nulls = pc.is_null(column, nan_is_null=is_float)
         found = nulls.to_numpy(zero_copy_only=False)
         if found.any():
             missing = found if missing is None else missing | found

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from muntin.arrow import pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import (
@@ -109,8 +109,7 @@ class RankedRows(Algebra):
         (column,) = values
         (order, bounds), nulls, missing = without_nulls(values, groups)
         if missing is not None:
-            call: Any = pc
-            column = call.if_else(pa.array(missing), pa.scalar(0, column.type), column)
+            column = pc.if_else(pa.array(missing), pa.scalar(0, column.type), column)
         keys = to_keys(as_column(column, self.dtype))[order]
         large = np.count_nonzero(np.diff(bounds) > self.exact_max)
         if not large:

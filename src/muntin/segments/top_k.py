@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from muntin.arrow import pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import (
@@ -50,7 +50,6 @@ from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
 kernels: Any = _kernels  # lists of columns are unpacked into their calls
-_compute: Any = pc
 ENTRIES = {
     "item": Shape(ragged=True),
     "weight": Shape(ragged=True),
@@ -137,11 +136,11 @@ def folded(values: Sequence[Any], groups: Groups, capacity: int, most: int) -> d
     """The states of a batch of numbered items, and weights where there are any."""
     weights = frozen(np.ones(1, np.int64))
     if len(values) > 1:
-        counted = _compute.greater_equal(values[1], 0)
-        values = [values[0], _compute.if_else(counted, values[1], None)]
-        weights = frozen(_compute.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
+        counted = pc.greater_equal(values[1], 0)
+        values = [values[0], pc.if_else(counted, values[1], None)]
+        weights = frozen(pc.fill_null(values[1], 0).to_numpy(zero_copy_only=False))
     groups, nulls, _ = without_nulls(values, groups)
-    named = frozen(_compute.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
+    named = frozen(pc.fill_null(values[0], 0).to_numpy(zero_copy_only=False))
     out = entry_room(groups.size, len(groups.order))
     kernels.fold_items(named, weights, *groups, capacity, most, *out)
     return {"nulls": nulls, **entries_of(out)}
@@ -215,7 +214,7 @@ def heaviest(
     # equal ones in the order of the items themselves
     place = np.empty(len(names), np.int64)
     if len(names):
-        place[_compute.array_sort_indices(names).to_numpy()] = np.arange(len(names))
+        place[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
     order = np.lexsort((place[items], -lower, -value, row))
     rank = np.arange(len(order)) - np.repeat(starts[:-1], sizes)
     rival = offsets.copy()
