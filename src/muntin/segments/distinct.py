@@ -26,7 +26,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, lists, room, trimmed
 from muntin.segments.grouping import Groups
 from muntin.segments.items import item_numbers
-from muntin.segments.kernels import distinct as _kernels
+from muntin.segments.kernels import distinct as kernels
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
@@ -34,8 +34,6 @@ from muntin.summaries.checks import integer_in
 from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
 from muntin.summaries.items import as_items, integers, text_buffers
 from muntin.summaries.kernels.distinct import ULTRA
-
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 
 
 @dataclass(frozen=True)

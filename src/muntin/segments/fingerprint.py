@@ -38,7 +38,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, States, frozen, lists, room, taken, trimmed
 from muntin.segments.grouping import Groups, each_alone
 from muntin.segments.items import asked_items
-from muntin.segments.kernels import fingerprint as _kernels
+from muntin.segments.kernels import fingerprint as kernels
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import (
     absent,
@@ -59,7 +59,6 @@ from muntin.summaries.kernels.static_filter import spread
 from muntin.summaries.order_maps import IntegerRange, OrderMap, order_map
 from muntin.summaries.weighted_view import check_fractions
 
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 KEYS_LG_MAX = 30  # of one row: a segment of more is not read
 FPP_MIN = 2.0 ** (KEYS_LG_MAX - 62)  # fingerprints are below 2**62
 

@@ -29,7 +29,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Column, Ragged, States, frozen, lists, room, trimmed
 from muntin.segments.grouping import Groups, each_alone
 from muntin.segments.items import asked_items, item_keys
-from muntin.segments.kernels import frequency as _kernels
+from muntin.segments.kernels import frequency as kernels
 from muntin.segments.kernels.top_k import close_lists, merge_items
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, summed
@@ -52,9 +52,6 @@ from muntin.segments.top_k import (
 from muntin.summaries.checks import integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, error_of
 
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
-_close: Any = close_lists
-_merge: Any = merge_items
 _NO_HASHES = frozen(np.empty(0, np.uint64))
 ANY = (1 << 62) - 1
 """More items than there are."""
@@ -126,7 +123,7 @@ class Frequency(Algebra):
         order, bounds = groups
         stored = flat(states, len(order))
         out = entry_room(groups.size, len(stored[1]))
-        _merge(*stored, *groups, 1, ANY, *out)
+        merge_items(*stored, *groups, 1, ANY, *out)
         starts, named, weights, gained, offsets, totals = out
         cells = lists(states["cells"], len(order))
         sizes = np.diff(starts)
@@ -139,7 +136,7 @@ class Frequency(Algebra):
             self.few, hashes, self.depth, self.width, self.conservative, cell_starts, counters,
         )  # fmt: skip
         listed = frozen(starts.copy()), frozen(named[: int(starts[-1])].copy())
-        _close(cell_starts, self.track, starts, named, weights, gained, offsets)
+        close_lists(cell_starts, self.track, starts, named, weights, gained, offsets)
         nulls = summed(states["nulls"], groups)
         return {"nulls": nulls, **entries_of(out), "cells": trimmed(cell_starts, counters)}, listed
 

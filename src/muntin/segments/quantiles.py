@@ -20,12 +20,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muntin.segments.kernels import quantiles as _kernels
+from muntin.segments.kernels import quantiles as kernels
 from muntin.segments.ranked import RankedRows
 from muntin.summaries.level_stack import check_k, level_capacities
 from muntin.summaries.weighted_view import CONFIDENCE
-
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from muntin.segments.columns import (
     trimmed,
 )
 from muntin.segments.grouping import Groups
-from muntin.segments.kernels import ranked as _kernels
+from muntin.segments.kernels import ranked as kernels
 from muntin.segments.kernels.lists import SHORT, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
@@ -37,7 +37,6 @@ from muntin.summaries.kernels.copying import append_lists
 from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
 
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 SEED_MAX = (1 << 64) - 1
 
 

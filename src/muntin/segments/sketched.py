@@ -35,7 +35,7 @@ from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers, trimmed
 from muntin.segments.frequency import ANY, COUNTED, Frequency
 from muntin.segments.grouping import Groups, each_alone
-from muntin.segments.kernels import sketched as _kernels
+from muntin.segments.kernels import sketched as kernels
 from muntin.segments.keys import Encoded, Keys
 from muntin.segments.nulls import check_counts, summed
 from muntin.segments.sums import OfIndicators, Totals, missing_of, typed
@@ -44,7 +44,6 @@ from muntin.segments.top_k import flat, folded, places_in
 from muntin.summaries.indicators import SumType, indicator_values
 from muntin.summaries.key_columns import columns_in, decoded
 
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 FLOAT_SLACK = 1e-6  # of a sum, which the rounding of floats moves by less
 INTEGER_SLACK = 1e-9  # sums are compared as doubles
 

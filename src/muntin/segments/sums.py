@@ -32,7 +32,7 @@ from muntin.errors import CorruptSummary, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra, Shape
 from muntin.segments.columns import NOTHING, Column, States, frozen, numbers, present
 from muntin.segments.grouping import Groups
-from muntin.segments.kernels import sums as _kernels
+from muntin.segments.kernels import sums as kernels
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import less, summed
 from muntin.segments.table import Segment, Table
@@ -40,12 +40,11 @@ from muntin.summaries.checks import INT64_MIN
 from muntin.summaries.indicators import INT64_MAX, SumType, indicator_values, is_sum_type, scale_of
 from muntin.summaries.kernels.vector_sums import magnitude_bits
 
-kernels: Any = _kernels  # halves of sums are unpacked into their calls
 _PROBLEMS = {
-    _kernels.LACKS_TOO_OFTEN: "lacks values too often",
-    _kernels.BEYOND_ITS_EVENTS: "has a sum beyond its events",
-    _kernels.SUM_OF_NO_VALUES: "has a sum of no values",
-    _kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
+    kernels.LACKS_TOO_OFTEN: "lacks values too often",
+    kernels.BEYOND_ITS_EVENTS: "has a sum beyond its events",
+    kernels.SUM_OF_NO_VALUES: "has a sum of no values",
+    kernels.NO_NORMAL_PAIR: "has a sum that is no normal pair of floats",
 }
 _NAMES_MAX = 256
 _NO_FLOATS = frozen(NOTHING.astype(np.float64))

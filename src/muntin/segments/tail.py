@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muntin.errors import BadArgument
-from muntin.segments.kernels import tail_answers as _answers
+from muntin.segments.kernels import tail_answers as answers
 from muntin.segments.kernels.tail import fold_tail
 from muntin.segments.kernels.tail_merges import merge_tail
 from muntin.segments.ranked import RankedRows
@@ -32,7 +32,6 @@ from muntin.summaries.kernels.compaction import LEVELS_MAX
 from muntin.summaries.kernels.relative import EXACT_IN_K, SECTIONS
 from muntin.summaries.weighted_view import CONFIDENCE
 
-answers: Any = _answers  # lists of columns are unpacked into their calls
 NEAR, FAR = 0.45, 0.25
 """Half-widths of a 99 % interval around a rank, times k: in shares of what is above it, and of
 everything. benchmarks/characterize/tail.py measures what they rest on."""

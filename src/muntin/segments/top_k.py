@@ -41,7 +41,7 @@ from muntin.segments.columns import (
 )
 from muntin.segments.grouping import Groups
 from muntin.segments.items import asked_items, item_keys
-from muntin.segments.kernels import top_k as _kernels
+from muntin.segments.kernels import top_k as kernels
 from muntin.segments.keys import Keys, union
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
@@ -49,7 +49,6 @@ from muntin.summaries.base import middle
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
-kernels: Any = _kernels  # lists of columns are unpacked into their calls
 ENTRIES = {
     "item": Shape(ragged=True),
     "weight": Shape(ragged=True),

@@ -15,15 +15,13 @@ asked for (`slow_down`, `resume`):
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.segments.table import Segment
-from muntin.windows import kernels as _kernels
-
-kernels: Any = _kernels
+from muntin.windows import kernels as kernels
 
 _ROWS_MAX = 1 << 62  # no window has as many; kernels add to it in int64
 
