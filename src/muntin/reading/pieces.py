@@ -154,10 +154,6 @@ class Pieces:
         runs = self.extent(layout).reach(start, end).runs
         return sum(self.slices(layout, *run).count for run in runs)
 
-    def merged(self, layout: Layout, start: int, end: int, keys: KeyNames | None = None) -> Merged:
-        """The summary of what is stored of [start, end), both multiples of the pane."""
-        return self.merged_runs(layout, self.extent(layout).reach(start, end), keys)
-
     def merged_runs(self, layout: Layout, reach: Reach, keys: KeyNames | None = None) -> Merged:
         """The summary of exactly the slices of a reach."""
         there = [(*run, self.overlapping(layout, *run)) for run in reach.runs]

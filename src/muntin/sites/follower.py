@@ -133,7 +133,8 @@ class PaneReader:
     def _read(self, pieces: Pieces, unit: int) -> Read:
         spec = self._spec
         start = unit * spec.unit
-        segment = pieces.merged(self._layout, start, start + spec.unit, (self._key,)).segment
+        reach = pieces.extent(self._layout).reach(start, start + spec.unit)
+        segment = pieces.merged_runs(self._layout, reach, (self._key,)).segment
         assert segment is not None  # noqa: S101 (the unit holds events)
         lacking = self._layout.spec.lacking(segment, (self._key,))
         found = segment.table(self._key)
