@@ -43,14 +43,14 @@ elif [ "$java" -lt 17 ]; then
 fi
 
 python=""
-for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
     [ -n "$candidate" ] || continue
-    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
         python=$candidate
         break
     fi
 done
-[ -n "$python" ] || fail "Muntin needs Python 3.11, 3.12 or 3.13. Set PYTHON to one, for example: make demo PYTHON=/usr/bin/python3.12"
+[ -n "$python" ] || fail "Muntin needs Python 3.11 to 3.14. Set PYTHON to one, for example: make demo PYTHON=/usr/bin/python3.12"
 
 lock=${1:-requirements.lock}
 stamp=.venv/.$lock

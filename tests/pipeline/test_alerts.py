@@ -355,7 +355,9 @@ def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch):
         pushing = webhook.Webhook(url, b"key", lambda: event, lambda _: None)
         said = until(lambda: (said := pushing.said())["error"] and said)
         pushing.close()
-    assert (said["delivered"], said["error"]) == (0, "timed out")
+    assert said["delivered"] == 0
+    # Python's newest versions give up such an answer themselves
+    assert said["error"] in ("timed out", "its answer is no HTTP")
 
 
 def test_an_answer_comes_after_what_is_only_on_the_way():
@@ -395,8 +397,9 @@ def test_an_address_that_was_replaced_gets_no_more():
     assert (len(asked), len(taken)) == (1, 1)
 
 
-def test_a_file_with_the_same_address_sends_nothing_twice():
+def test_a_file_with_the_same_address_sends_nothing_twice(monkeypatch):
     """What is on its way while the file changes has one sender."""
+    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 120)  # else a busy machine makes it try again
     answer = threading.Event()
 
     def after():

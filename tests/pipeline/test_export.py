@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import datasketches
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from muntin.spark.ingest import Ingest
 from tests.pipeline.support import SECOND, START, events, gather, pipeline
 from tests.s3_server import KEYS, LOOPBACK
 
+datasketches = pytest.importorskip("datasketches")
 MINUTE = {"kind": "tumbling", "length": "1 minute"}
 SUMMARIES = {
     "fares": {"kind": "quantiles", "value": "fare", "by": "driver", "window": MINUTE},

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import datasketches
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from muntin.segments.algebra import Algebra
 from muntin.segments.building import build
@@ -24,6 +24,8 @@ from muntin.segments.table import Segment
 from muntin.segments.tail import TailQuantiles
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf
 from muntin.summaries.order_maps import FloatOrder
+
+datasketches: Any = pytest.importorskip("datasketches")
 
 
 @dataclass(frozen=True)

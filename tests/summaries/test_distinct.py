@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import datasketches
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +15,7 @@ from muntin.summaries.distinct import Distinct, standard_error
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.distinct import HYPER, ULTRA
 
+datasketches = pytest.importorskip("datasketches")
 HLL_8 = datasketches.tgt_hll_type.HLL_8
 texts = st.lists(st.text(max_size=70).filter(bool), max_size=60)
 integers = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=60)

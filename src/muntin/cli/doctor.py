@@ -86,8 +86,8 @@ def _java() -> Iterator[Finding]:
 
 def _python() -> Finding:
     here = ".".join(map(str, sys.version_info[:3]))
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return good, f"Python {here} ({sys.executable})", "use Python 3.11, 3.12 or 3.13"
+    good = (3, 11) <= sys.version_info[:2] <= (3, 14)
+    return good, f"Python {here} ({sys.executable})", "use Python 3.11 to 3.14"
 
 
 def _worker_python() -> Finding:
