@@ -14,7 +14,7 @@ it covers. Items wait, exactly kept, until no earlier one is tolerated any more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from muntin.summaries.panes import (
     CONFIDENCE,
     DEVIATIONS,
     KLL_DEVIATION,
+    NOTHING,
     Cut,
     WindowEngine,
     WindowView,
@@ -105,14 +106,11 @@ class Block:
         return self.count - int(self.marks[1, at]), int(self.marks[0, at])
 
 
+@dataclass(eq=False)
 class _Histogram(WindowEngine):
     """Blocks from the oldest to the newest; the newest is being filled."""
 
-    __slots__ = ("blocks",)
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        super().__init__(window, panes, k, coins)
-        self.blocks: list[Block] = []
+    blocks: list[Block] = field(default_factory=list, init=False)
 
     def stacks(self) -> Iterator[LevelStack]:
         return (block.stack for block in self.blocks)
@@ -237,14 +235,11 @@ def _marks(kind: str, listed: list[Any], block: Block) -> np.ndarray:
     return np.array(rows, np.int64)
 
 
+@dataclass(eq=False)
 class HistogramOfItems(_Histogram):
     """The last `window` items; positions are their stamps."""
 
-    __slots__ = ("end",)
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        super().__init__(window, panes, k, coins)
-        self.end = 0
+    end: int = field(default=0, init=False)
 
     @property
     def count(self) -> int:
@@ -286,17 +281,14 @@ class HistogramOfItems(_Histogram):
             raise CorruptSummary(f"{kind}: blocks end at {at}, items at {self.end}")
 
 
+@dataclass(eq=False)
 class HistogramOfTimes(_Histogram):
     """The last `window` microseconds; times are the stamps."""
 
-    __slots__ = ("end", "hold", "waiting", "waiting_times")
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        super().__init__(window, panes, k, coins)
-        self.end: int | None = None
-        self.hold = 0  # items may come so much later than others of a later time
-        self.waiting = np.empty(0, np.int64)
-        self.waiting_times = np.empty(0, np.int64)
+    end: int | None = field(default=None, init=False)
+    hold: int = field(default=0, init=False)  # items may come so much later than others
+    waiting: np.ndarray = field(default_factory=lambda: NOTHING[0], init=False)
+    waiting_times: np.ndarray = field(default_factory=lambda: NOTHING[0], init=False)
 
     @property
     def count(self) -> int:

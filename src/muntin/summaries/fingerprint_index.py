@@ -129,18 +129,16 @@ class Fingerprint(Mapped):
             without a domain, or a domain without `ranks`, or of other lengths.
         """
         hashes, found = self._bloom._hashed(keys)
-        if self._digest is None and ranks is not None:
-            raise BadArgument("this fingerprint has no domain: it does not count numbers")
-        if self._digest is not None:
-            if ranks is None:
-                raise BadArgument("this fingerprint counts numbers, too: give `ranks`")
-            ranks = array_of(ranks, "rank")
+        if ranks is None and self._digest is not None:
+            raise BadArgument("this fingerprint counts numbers, too: give `ranks`")
+        if ranks is not None:
+            digest, ranks = self._numbers, array_of(ranks, "rank")
             given = len(ranks) if ranks.ndim else 1
             if given != len(hashes):
                 raise BadArgument(
                     f"{how_many(len(hashes), 'key')} and {how_many(given, 'rank')}: give each one"
                 )
-            self._digest.update(ranks)
+            digest.update(ranks)
         self._bloom.update_hashes(hashes, found)
         self._stretch(hashes)
 

@@ -9,7 +9,7 @@ the error cannot grow while the window slides.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Self
 
@@ -45,17 +45,14 @@ class Pane:
         return self.start + self.count
 
 
+@dataclass(eq=False)
 class PaneRing(Ring):
     """See the module."""
 
-    __slots__ = ("_cut", "edge", "end", "ring")
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        super().__init__(window, panes, k, coins)
-        self.ring: list[Pane] = []
-        self.edge = 0  # position of the window's oldest item
-        self.end = 0  # that of the next item
-        self._forget()
+    ring: list[Pane] = field(default_factory=list, init=False)
+    edge: int = field(default=0, init=False)  # position of the window's oldest item
+    end: int = field(default=0, init=False)  # that of the next item
+    _cut: tuple[int, Cut] | None = field(default=None, init=False)
 
     @property
     def count(self) -> int:
@@ -132,7 +129,7 @@ class PaneRing(Ring):
         self.ring = united[::-1]
         self.window = self.window + other.window
         self.end, self.edge = end, end - count
-        self._forget()
+        self._closed = self._cut = None
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         """Parameters and body of the bytes."""
@@ -162,10 +159,6 @@ class PaneRing(Ring):
             stamps = pane.stack.item_stamps()
             if stamps.min() < pane.start or stamps.max() >= pane.end:
                 raise CorruptSummary(f"{kind}: an item is not of its pane")
-
-    def _forget(self) -> None:
-        self._closed = None
-        self._cut: tuple[int, Cut] | None = None
 
     def _cut_of(self, pane: Pane, *, fresh: bool) -> Cut:
         if fresh:  # it is the only pane and still grows

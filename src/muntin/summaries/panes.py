@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ class Cut:
         return self.keys, out
 
 
+@dataclass(eq=False)
 class WindowEngine(ABC):
     """What holds a window of items, or of microseconds.
 
@@ -82,13 +84,10 @@ class WindowEngine(ABC):
     `coins` (uint64[4]): shared by all panes.
     """
 
-    __slots__ = ("coins", "k", "panes", "window")
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        self.window = window
-        self.panes = panes
-        self.k = k
-        self.coins = coins
+    window: int
+    panes: int
+    k: int
+    coins: np.ndarray
 
     @abstractmethod
     def stacks(self) -> Iterator[LevelStack]:
@@ -107,11 +106,11 @@ class WindowEngine(ABC):
         return (stack.items() for stack in self.stacks())
 
 
+@dataclass(eq=False)
 class Ring(WindowEngine):
     """What rings of panes share: a view, in which those that no longer change are sorted once."""
 
-    __slots__ = ("_closed",)
-    _closed: tuple[list[int], Run, float] | None
+    _closed: tuple[list[int], Run, float] | None = field(default=None, init=False)
     """Names of the panes that no longer change, their items, and the variance of a rank in them."""
 
     @property

@@ -9,7 +9,7 @@ slot (by less than 1 / (128 B) of the window), for which the count is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -45,16 +45,12 @@ class TimePane:
         return int(self.slots.sum())
 
 
+@dataclass(eq=False)
 class TimeRing(Ring):
     """See the module. A window holds the times t with end - window < t <= end."""
 
-    __slots__ = ("end", "ring")
-
-    def __init__(self, window: int, panes: int, k: int, coins: np.ndarray) -> None:
-        super().__init__(window, panes, k, coins)
-        self.ring: dict[int, TimePane] = {}  # by number on the grid
-        self.end: int | None = None
-        self._closed = None
+    ring: dict[int, TimePane] = field(default_factory=dict, init=False)  # by number on the grid
+    end: int | None = field(default=None, init=False)
 
     @property
     def pane_us(self) -> int:
