@@ -28,7 +28,7 @@ import numpy as np
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, integer_in
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.kernels import qdigest as kernels
 from muntin.summaries.kernels.compaction import merge_runs
 from muntin.summaries.kernels.sorting import sort_run
@@ -272,32 +272,26 @@ class DyadicQDigest(Copied):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Of `to_bytes`; raises CorruptSummary where the bytes are not of one."""
-        parameters, body = unseal(data, cls.kind)
-        if parameters.keys() != {"k", "domain"} or not isinstance(parameters["domain"], dict):
-            raise CorruptSummary("dyadic_qdigest: other parameters than k and domain")
+        fields, body = opened(data, cls.kind)
+        k, domain = fields.value("k"), fields.value("domain")
+        fields.done()
         try:
-            made = cls(k=parameters["k"], domain=order_map(parameters["domain"]))
+            made = cls(k=k, domain=order_map(domain))
         except BadArgument as problem:
             raise CorruptSummary(f"dyadic_qdigest: {problem}") from None
-        if made._map.parameters() != parameters["domain"] or len(body) < _HEADER.size:
-            raise CorruptSummary("dyadic_qdigest: incomplete parameters or body")
-        nodes, first, last, id_width, count_width = _HEADER.unpack_from(body)
-        if bytes(body[26 : _HEADER.size]) != bytes(6):
-            raise CorruptSummary("dyadic_qdigest: unused header bytes are not zero")
+        nodes, first, last, id_width, count_width = _HEADER.unpack(body.view(_HEADER.size))
         if id_width not in (4, 8) or count_width not in (1, 2, 4, 8):
             raise CorruptSummary(f"dyadic_qdigest: widths {id_width} and {count_width}")
-        if len(body) != _HEADER.size + nodes * (id_width + count_width):
-            raise CorruptSummary(f"dyadic_qdigest: {len(body)} bytes for {nodes} nodes")
-        split = _HEADER.size + nodes * id_width
-        ids = np.frombuffer(body[_HEADER.size : split], f"<u{id_width}").astype(np.int64)
-        raw = np.frombuffer(body[split:], f"<u{count_width}")
+        made._ids = body.array(f"<u{id_width}", nodes).astype(np.int64)
+        raw = body.array(f"<u{count_width}", nodes)
+        body.done()
         if nodes and (int(raw.min()) < 1 or float(raw.sum(dtype=np.float64)) > COUNT_MAX):
             raise CorruptSummary("dyadic_qdigest: counts are not from 1 to the largest total")
-        made._ids, made._counts = ids, raw.astype(np.int64)
+        made._counts = raw.astype(np.int64)
         made._total, made._first, made._last = int(made._counts.sum()), first, last
-        if (id_width, count_width) != _widths(ids, made._counts):
-            raise CorruptSummary("dyadic_qdigest: numbers are wider than they need")
         made._check()
+        if made.to_bytes() != data:
+            raise CorruptSummary("dyadic_qdigest: not in the form that to_bytes writes")
         return made
 
     def _check(self) -> None:

@@ -202,7 +202,7 @@ _MAPS = {m.name: m for m in (IntegerRange, FloatOrder, TimestampRange)}
 
 def order_map(parameters: Mapping[str, Any]) -> OrderMap:
     """The map that `parameters()` described; `BadArgument` where it describes none."""
-    given = dict(parameters)
+    given = dict(parameters) if isinstance(parameters, Mapping) else {}
     name = given.pop("name", None)
     made = _MAPS.get(name) if isinstance(name, str) else None
     if made is None or any(type(value) is not int for value in given.values()):

@@ -16,6 +16,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
+from muntin.segments.algebra import Algebra
 from muntin.segments.building import total
 from muntin.segments.columns import Column, frozen, present
 from muntin.segments.keys import ordered
@@ -29,7 +30,6 @@ from muntin.summaries.kernels.vector_sums import add_vectors, gather_columns
 from muntin.summaries.key_columns import KeyColumn, KeyValues
 from muntin.summaries.vector_matrix.batches import EventColumns
 from muntin.summaries.vector_matrix.names import Key
-from muntin.summaries.vector_matrix.whole import nothing
 
 _LINE_CELLS = 8  # a cache line of 64 bytes
 
@@ -292,3 +292,9 @@ class KeyTable:
         out = np.empty((self.layout.last, len(rows)), np.int64)
         gather_columns(self.matrix, rows, out)
         return out
+
+
+def nothing(algebra: Algebra) -> Segment:
+    """A segment without events."""
+    none = frozen(np.empty(0, np.int64))
+    return Segment(algebra, none, none, ())

@@ -15,7 +15,14 @@ from muntin.segments.table import Segment
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.indicators import SumType
 from muntin.summaries.vector_matrix.batches import built
-from muntin.summaries.vector_matrix.gathered import GatheredSums, merged_to
+from muntin.summaries.vector_matrix.gathered import (
+    GatheredSums,
+    check_whole,
+    merged_to,
+    read_whole,
+    rows_of,
+    without_indicator,
+)
 from muntin.summaries.vector_matrix.names import (
     INDICATORS_MAX,
     KEYS_MAX,
@@ -26,12 +33,6 @@ from muntin.summaries.vector_matrix.names import (
     find_key,
     refuse_both,
     shown,
-)
-from muntin.summaries.vector_matrix.whole import (
-    check_whole,
-    read_whole,
-    rows_of,
-    without_indicator,
 )
 
 KeyName = str | Sequence[str]
