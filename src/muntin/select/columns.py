@@ -195,8 +195,6 @@ class ColumnResolver:
         self.statement = statement
         self._error = partial(problem_at, statement.text)
         self.limits = limits
-        self.subqueries: dict[int, int] = {}
-        """Pieces of a subquery's value, by the id of its node."""
 
     def resolve(self, node: exp.Column, scope: Scope) -> None:
         function = _spread_of(node)
@@ -396,8 +394,8 @@ class ColumnResolver:
 
     def pieces(self, node: exp.Expr, scope: Scope) -> int:
         """How many strings may be joined in one value of an expression."""
-        if id(node) in self.subqueries:
-            return self.subqueries[id(node)]
+        if "pieces" in node.meta:  # of a subquery's value
+            return node.meta["pieces"]
         if isinstance(node, exp.Column):
             return self._pieces_of_column(node, scope)
         parts = [self.pieces(child, scope) for child in node.iter_expressions()]

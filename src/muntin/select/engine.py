@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,10 @@ from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted, show_window
 from muntin.select.tables import TableCache, shape_of, table_of
 from muntin.select.values import conformed, is_wide, plain_table, typed_ways
-from muntin.times import instant_text, now_us
+from muntin.times import datetime_of, instant_text, now_us
 
 _CONSTANTS_MAX = 64
 _TABLES_MAX = 4096
-_EPOCH = datetime(1970, 1, 1)  # no zone, like DuckDB's TIMESTAMP; both are UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +420,7 @@ def _placed(error: SelectError, plan: CheckedStatement, number: int) -> SelectEr
 
 
 def _moment(now: datetime | int | None) -> datetime:
+    """In UTC and without a zone, like DuckDB's TIMESTAMP."""
     now = now_us() if now is None else now
-    if isinstance(now, int):
-        return _EPOCH + timedelta(microseconds=now)
+    now = datetime_of(now) if isinstance(now, int) else now
     return now if now.tzinfo is None else now.astimezone(UTC).replace(tzinfo=None)

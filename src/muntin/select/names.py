@@ -290,9 +290,7 @@ class _Resolution:
                         f"{len(relation.columns)}",
                         "name the one that is meant",
                     )
-                self.columns.subqueries[id(part)] = max(
-                    (c.pieces for c in relation.columns), default=1
-                )
+                part.meta["pieces"] = max((c.pieces for c in relation.columns), default=1)
                 reads += relation.reads
             elif isinstance(part, exp.Column):
                 self.columns.resolve(part, scope)
