@@ -7,7 +7,7 @@ import pytest
 
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import SelectError, SpecError
-from muntin.ledger import sqlite_writer
+from muntin.ledger.rules import JSON_BYTES_MAX
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from tests.pipeline.support import SECOND, START, content, pipeline, run
@@ -116,7 +116,7 @@ def test_late_events_that_no_window_holds_close_one():
 
 def test_late_events_of_very_many_panes_that_are_gone_stop_nothing(monkeypatch):
     """What is owed to their windows is stored with the batch: a document of a bounded size."""
-    monkeypatch.setattr(sqlite_writer, "ASSEMBLER_BYTES_MAX", 1 << 12)
+    monkeypatch.setitem(JSON_BYTES_MAX, "assembler's state", 1 << 12)
     windowed = {**MATRIX, "window": {"kind": "floating", "length": "1 minute"}}
     early = [[events((at, "a", 1))] for at in (0, 1000)]
     late = [[events(*((at, "a", 1) for at in range(-600, 0)))]]

@@ -29,12 +29,15 @@ from muntin.ledger.records import (
 from muntin.ledger.slices import Slices, added_up, check_slices
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-SPEC_BYTES_MAX = 1 << 20
-ASSEMBLER_BYTES_MAX = 16 << 20
-STATUS_BYTES_MAX = 1 << 20
-ALERTS_BYTES_MAX = 16 << 20
-COMMAND_BYTES_MAX = 64 << 10
-FILL_BYTES_MAX = 64 << 10
+JSON_BYTES_MAX = {
+    "spec": 1 << 20,
+    "assembler's state": 16 << 20,
+    "status": 1 << 20,
+    "state of the alerts": 16 << 20,
+    "arguments of a command": 64 << 10,
+    "answer to a command": 64 << 10,
+    "fill of a window": 64 << 10,
+}
 QUERY_ID_CHARACTERS_MAX = 200
 REASON_CHARACTERS_MAX = 64
 DETAIL_CHARACTERS_MAX = 1000
@@ -52,8 +55,8 @@ class Owned:
     queries: tuple[str, ...]
 
 
-def read_spec(spec: Mapping[str, Any]) -> Owned:
-    """The pane length and the names that a spec lays claim to."""
+def read_spec(spec: Mapping[str, Any]) -> tuple[Owned, str]:
+    """The pane length and the names that a spec lays claim to; and the spec as JSON."""
     if not isinstance(spec, Mapping):
         raise BadArgument(f"the spec must be a mapping, not {type(spec).__name__}")
     pane_us = whole(spec.get("pane_us"), 'spec["pane_us"]', least=1)
@@ -63,7 +66,8 @@ def read_spec(spec: Mapping[str, Any]) -> Owned:
         entry = summaries[name] if isinstance(summaries, Mapping) else None
         kind = entry.get("kind", "") if isinstance(entry, Mapping) else ""
         kinds[check_name(name, ROLE_SUMMARY)] = str(kind)
-    return Owned(pane_us, kinds, tuple(check_name(name, ROLE_QUERY) for name in queries))
+    owned = Owned(pane_us, kinds, tuple(check_name(name, ROLE_QUERY) for name in queries))
+    return owned, dump(spec, "spec")
 
 
 def whole(value: object, what: str, *, least: int = INT64_MIN, most: int = INT64_MAX) -> int:
@@ -116,11 +120,8 @@ def check_query_id(query_id: object) -> str:
     )
 
 
-# JSON that a ledger keeps: specs, states of assemblers, status, commands
-
-
-def dump(document: Mapping[str, Any], what: str, bytes_max: int) -> str:
-    """ASCII JSON of an object; `BadArgument` where it is none, or too long."""
+def dump(document: Mapping[str, Any], what: str) -> str:
+    """ASCII JSON of an object; `BadArgument` where it is none, or longer than `JSON_BYTES_MAX`."""
     if not isinstance(document, Mapping):
         raise BadArgument(f"the {what} must be a mapping, not {type(document).__name__}")
     try:
@@ -130,8 +131,10 @@ def dump(document: Mapping[str, Any], what: str, bytes_max: int) -> str:
             f"the {what} cannot be written as JSON ({problem}); use strings, finite numbers, "
             "booleans, None, lists and mappings"
         ) from None
-    if len(text) > bytes_max:
-        raise BadArgument(f"the {what} takes {len(text):,} bytes of JSON; at most {bytes_max:,}")
+    if len(text) > JSON_BYTES_MAX[what]:
+        raise BadArgument(
+            f"the {what} takes {len(text):,} bytes of JSON; at most {JSON_BYTES_MAX[what]:,}"
+        )
     return text
 
 

@@ -257,7 +257,7 @@ class Replica(SqliteFile):
                 before = connection.meta()
                 outcome = act(connection)
                 after = connection.meta()
-                changed = after != before or noted.put or noted.removed
+                changed = after != before or noted.changes
                 rows = Counter(self._rows)
                 rows.update(noted.grown)  # which counts downwards as well
                 after["rows"] = rows

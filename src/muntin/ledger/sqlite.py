@@ -21,7 +21,7 @@ from muntin.errors import LedgerError, MuntinError, UnknownName
 from muntin.ledger import schema
 from muntin.ledger.files import PayloadFolder, payload_folder
 from muntin.ledger.records import WAITING_COMMANDS_MAX, Command, Mode, Stored, check_name
-from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, COMMAND_BYTES_MAX, clean_text, dump
+from muntin.ledger.rules import CLIENT_CHARACTERS_MAX, clean_text, dump
 from muntin.ledger.sqlite_file import BUSY_SECONDS, SqliteFile, Synchronous
 from muntin.ledger.sqlite_open import Opened, become_writer
 from muntin.ledger.sqlite_view import STATE, View, home_of, in_memory
@@ -147,7 +147,7 @@ class SqliteLedger(View):
     ) -> Command:
         """Put a command into the control table (at most `WAITING_COMMANDS_MAX` may wait)."""
         check_name(action, "command")
-        text = dump(arguments, "arguments of a command", COMMAND_BYTES_MAX)
+        text = dump(arguments, "arguments of a command")
         client = clean_text(client, CLIENT_CHARACTERS_MAX)
         asked_at = now_us()
 

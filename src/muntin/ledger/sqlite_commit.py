@@ -164,7 +164,7 @@ def _store_rejected(
 
 
 def compact(
-    connection: Tables, summary: int, replaced: Sequence[Piece], made: Sequence[Made], now: int
+    connection: Tables, summary: int, replaced: Sequence[Piece], made: Sequence[Made]
 ) -> bool:
     """Replace pieces of one length by others; False where one of them is gone."""
     ids = {piece.id for piece in replaced}
@@ -188,7 +188,7 @@ def compact(
     if any(piece.length != length for piece in stored):
         raise BadArgument(f"pieces {sorted(ids)} are not those of slices of {length} us")
     check_sums("the compacted piece", sums, added_up([piece.slices for piece in stored]))
-    delete_pieces(connection, sorted(ids), now)
+    delete_pieces(connection, sorted(ids))
     _insert(connection, summary, length, made)
     return True
 
@@ -248,10 +248,10 @@ def _insert(connection: Tables, summary: int, length: int, made: Sequence[Made])
         insert_piece(connection, summary, length, piece.shard, piece.slices, payload)
 
 
-def delete_pieces(connection: Tables, ids: Sequence[int], now: int) -> None:
+def delete_pieces(connection: Tables, ids: Sequence[int]) -> None:
     """Delete pieces; of payloads in files, note since when nobody names them."""
     for identifier in ids:
-        connection.give_up_files("piece = ?", (identifier,), now)
+        connection.give_up_files("piece = ?", (identifier,))
         connection.remove(schema.PIECES, "WHERE id = ?", (identifier,))
         connection.remove(schema.PAYLOADS, "WHERE piece = ?", (identifier,))
 

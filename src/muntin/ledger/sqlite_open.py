@@ -14,11 +14,9 @@ from muntin.ledger.records import Mode, check_name
 from muntin.ledger.rules import (
     ROLE_QUERY,
     ROLE_SUMMARY,
-    SPEC_BYTES_MAX,
     Owned,
     check_query,
     check_query_id,
-    dump,
     read_spec,
 )
 from muntin.ledger.tables import Tables
@@ -58,7 +56,7 @@ def become_writer(
     check_query_id(query_id)
     if mode not in get_args(Mode):
         raise BadArgument(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
-    owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
+    owned, text = read_spec(spec)
     rows = connection.rows(schema.PIPELINES, "WHERE name = ?", (pipeline,))
     if rows:
         row = rows[0]
@@ -144,7 +142,7 @@ def _delete_data(connection: Tables, pipeline: int) -> None:
     note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
     mine = (pipeline,)
     of_pieces = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
-    connection.give_up_files(of_pieces, mine, now_us())
+    connection.give_up_files(of_pieces, mine)
     connection.remove(schema.PAYLOADS, f"WHERE {of_pieces}", mine)
     for table in _OF_SUMMARY:
         connection.remove(table, f"WHERE summary IN {of_names}", mine)

@@ -22,15 +22,9 @@ from muntin.ledger.records import (
     TrendPoint,
 )
 from muntin.ledger.rules import (
-    ALERTS_BYTES_MAX,
-    ASSEMBLER_BYTES_MAX,
-    COMMAND_BYTES_MAX,
-    FILL_BYTES_MAX,
     INT64_MAX,
     ROLE_QUERY,
     ROLE_SUMMARY,
-    SPEC_BYTES_MAX,
-    STATUS_BYTES_MAX,
     check_batch,
     check_query_id,
     check_summary,
@@ -163,7 +157,7 @@ class Writer:
         batch = check_batch(batch, self._opened.owned, self._opened.pipeline)
         body = None
         if assembler is not None:
-            body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
+            body = dump(assembler, "assembler's state")
         store = sqlite_commit.storing(self._opened, batch, now_us())
 
         def act(connection: Tables, record: Record) -> bool:
@@ -178,7 +172,7 @@ class Writer:
 
     def set_spec(self, spec: Mapping[str, Any]) -> None:
         """Replace the spec while running (a key or a query was added), as `open_writer` would."""
-        owned, text = read_spec(spec), dump(spec, "spec", SPEC_BYTES_MAX)
+        owned, text = read_spec(spec)
         with self._lock:
             identifiers = self._write(
                 lambda connection, record: store_spec(connection, record, text, owned)
@@ -196,11 +190,8 @@ class Writer:
         if not replaced:
             return True
         identifier = self._summary(replaced[0].summary)
-        now = now_us()
         return self._write(
-            lambda connection, _: sqlite_commit.compact(
-                connection, identifier, replaced, made, now
-            ),
+            lambda connection, _: sqlite_commit.compact(connection, identifier, replaced, made),
             grows=False,
         )
 
@@ -265,11 +256,10 @@ class Writer:
             "SELECT id FROM pieces WHERE summary = ? AND length = ? AND until <= ? "
             f"ORDER BY id LIMIT {_DELETED_AT_ONCE}"
         )
-        now = now_us()
 
         def act(connection: Tables, _: Record) -> int:
             found = connection.execute(chosen, (summary, length, until)).fetchall()
-            sqlite_commit.delete_pieces(connection, [i for (i,) in found], now)
+            sqlite_commit.delete_pieces(connection, [i for (i,) in found])
             if found:
                 connection.grow_version()
             return len(found)
@@ -317,13 +307,13 @@ class Writer:
         """
         opened = self._opened
         windows, trends = check_windows(windows, trends, opened.owned, opened.pipeline)
-        body = dump(assembler, "assembler's state", ASSEMBLER_BYTES_MAX)
+        body = dump(assembler, "assembler's state")
         answered = _answered(answers or {})
         closed = [
             schema.WINDOWS.seal_row(
                 self._summary(window.summary), window.start, window.revision, window.end,
                 window.reason, int(window.overflowed), window.events, window.late,
-                dump(window.fill, "fill of a window", FILL_BYTES_MAX), window.closed_at,
+                dump(window.fill, "fill of a window"), window.closed_at,
             )
             for window in windows
         ]  # fmt: skip
@@ -369,14 +359,14 @@ class Writer:
 
         Without `news` it is a sign of life: the version stays, and what was made of it is kept.
         """
-        body = dump(status, "status", STATUS_BYTES_MAX)
+        body = dump(status, "status")
         self._write(
             lambda connection, _: self._store_document(connection, "status", body), grows=news
         )
 
     def set_alerts(self, alerts: Mapping[str, Any]) -> None:
         """Alerts with all that is to be known of them at the next start: one transaction."""
-        body = dump(alerts, "state of the alerts", ALERTS_BYTES_MAX)
+        body = dump(alerts, "state of the alerts")
         self._write(lambda connection, _: self._store_document(connection, "alerts", body))
 
     def _store_document(self, connection: Tables, name: str, body: str) -> None:
@@ -458,6 +448,6 @@ _OF_OLD_REVISIONS = (
 
 def _answered(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     return {
-        whole(command, "command"): dump(answer, "answer to a command", COMMAND_BYTES_MAX)
+        whole(command, "command"): dump(answer, "answer to a command")
         for command, answer in answers.items()
     }

@@ -112,14 +112,14 @@ class Store(Protocol):
 
 def entry_of(noted: Noted, meta: bytes) -> Entry:
     """What a store gets of a transaction."""
-    changes: list[Change] = [(_key(*at), None) for at in noted.removed]
+    changes: list[Change] = []
     payloads: dict[int, bytes] = {}
-    for (table, key), row in noted.put.items():
-        if table is PAYLOADS and row[2] != IN_FILE:
+    for (table, key), row in noted.changes.items():
+        if row is not None and table is PAYLOADS and row[2] != IN_FILE:
             payloads[row[0]] = _encode(table, row)
         else:
-            changes.append((_key(table, key), _encode(table, row)))
-    gone = [key[0] for table, key in noted.removed if table is PIECES]
+            changes.append((_key(table, key), None if row is None else _encode(table, row)))
+    gone = [key[0] for (table, key), row in noted.changes.items() if table is PIECES and not row]
     return Entry([*changes, (META, meta)], payloads, gone)
 
 

@@ -33,9 +33,8 @@ _UNNAMED = " UNION ALL ".join(
 class Noted:
     """What a transaction has written."""
 
-    put: dict[tuple[SqlTable, Row], Row] = field(default_factory=dict)
-    """Whole rows, by table and key."""
-    removed: set[tuple[SqlTable, Row]] = field(default_factory=set)
+    changes: dict[tuple[SqlTable, Row], Row | None] = field(default_factory=dict)
+    """Whole rows, by table and key; None: it was removed."""
     grown: Counter[str] = field(default_factory=Counter)
     """How many rows more each table has, but for payloads that a store keeps."""
 
@@ -99,11 +98,8 @@ class Tables(sqlite3.Connection):
         """Insert sealed rows; one with the same key is replaced."""
         rows = list(rows)
         if self.noted is not None:
-            for row in rows:
-                at = table, row[: table.keys]
-                self.noted.put[at] = row
-                self.noted.removed.discard(at)
-            if table is PAYLOADS and self.fetch is not None:  # only what is small stays here
+            self.noted.changes |= {(table, row[: table.keys]): row for row in rows}
+            if table is PAYLOADS:  # only what is small stays here
                 rows = [row for row in rows if row[2] == IN_FILE]
             keys = {row[: table.keys] for row in rows}
             replaced = self.executemany(table.delete, keys).rowcount if keys else 0
@@ -117,13 +113,11 @@ class Tables(sqlite3.Connection):
         names = ", ".join(table.columns[: table.keys])
         gone = self.execute(f"DELETE FROM {table.name} {clause} RETURNING {names}", values)
         keys = gone.fetchall()
-        for key in keys:
-            self.noted.put.pop((table, key), None)
-            self.noted.removed.add((table, key))
+        self.noted.changes |= dict.fromkeys((table, key) for key in keys)
         self.noted.grown[table.name] -= len(keys)
         return len(keys)
 
-    def give_up_files(self, where: str, values: Sequence[Any], now: int) -> None:
+    def give_up_files(self, where: str, values: Sequence[Any]) -> None:
         """Note that the files of these payloads will be named by nobody: their rows go now."""
         statement = (
             f"SELECT {PAYLOADS.all_columns}, (SELECT pipeline FROM names WHERE id = (SELECT "
@@ -135,7 +129,7 @@ class Tables(sqlite3.Connection):
                 _, stored = PAYLOADS.open_row(row, "the ledger")
             except LedgerError:
                 continue  # damaged: which file it named is not known, and that one goes by its age
-            self.put(GIVEN_UP, [GIVEN_UP.seal_row(pipeline, stored.path, now)])
+            self.put(GIVEN_UP, [GIVEN_UP.seal_row(pipeline, stored.path, now_us())])
 
     def next_id(self, table: SqlTable) -> int:
         """The next id of a table with AUTOINCREMENT; a row's checksum has to know it beforehand."""
