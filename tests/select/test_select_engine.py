@@ -203,6 +203,25 @@ def test_ctrl_c_stops_a_statement_at_once() -> None:
     engine.close()
 
 
+def test_ctrl_c_while_a_statement_is_handed_over_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(catalog(), Limits(seconds=60))
+    submit = ThreadPoolExecutor.submit
+
+    def interrupted(*given: Any) -> None:
+        submit(*given)
+        time.sleep(0.3)  # it runs
+        raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.sql(SLOW)
+    monkeypatch.undo()
+    assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+    assert time.monotonic() - begun < 20
+    engine.close()
+
+
 def test_a_statement_in_time_is_not_hit_by_the_limit_of_another() -> None:
     engine = Engine(catalog(), Limits(seconds=2))
 

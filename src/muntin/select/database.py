@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -121,13 +121,15 @@ class Database:
             return read()
         if self._helper is None or self._helper[0] != os.getpid():  # a fork has no threads
             self._helper = os.getpid(), ThreadPoolExecutor(1, "muntin-select")
-        reading = self._helper[1].submit(read)
+        reading = Future[pa.Table]()  # our own: Ctrl-C may come before `submit` has returned one
         try:
+            self._helper[1].submit(_settle, [reading], read)
             while not reading.done():
                 with suppress(TimeoutError):  # another thread may be given the signal: look for it
                     reading.exception(0.1)
             return reading.result()
         except BaseException:
+            reading.cancel()  # where it does not run yet, it never will
             while not reading.done():
                 cursor.interrupt()
                 wait([reading], 0.05)
@@ -200,6 +202,19 @@ class Database:
             self._root.close()
         # a closed connection that some thread's frame still holds at exit would count as a leak
         self._root = None
+
+
+def _settle(given: list[Future[pa.Table]], read: Callable[[], pa.Table]) -> None:
+    """No frame keeps the future: it holds the error, whose frames hold DuckDB's reader."""
+    reading = given.pop()
+    if not reading.set_running_or_notify_cancel():
+        return
+    try:
+        reading.set_result(read())
+    except BaseException as error:
+        reading.set_exception(error)
+    finally:
+        del reading
 
 
 def _connected(limits: Limits) -> Any:
