@@ -11,8 +11,9 @@ from muntin.ledger.slices import added_up
 from muntin.ledger.temporary import temporary
 from muntin.segments import decode, encode, merge
 from muntin.spark.ingest import Ingest
-from muntin.spark.partials import fold, merged
+from muntin.spark.partials import fold
 from muntin.spark.rows import here
+from muntin.spark.runs import merged
 from muntin.spec import Pipeline
 
 SECOND = 1_000_000

@@ -195,7 +195,7 @@ class Alerts:
         except Exception as error:
             if isinstance(error.__cause__, LedgerError):
                 raise error.__cause__ from None
-            step.failed(name, error)
+            step.alert(name)["error"] = str(error)[:TEXT_MAX]
             if name not in self._said:
                 self._said.add(name)
                 _LOG.warning(
@@ -254,9 +254,6 @@ class _Step:
         for name in [name for name in self.state["alerts"] if name not in specs]:
             self._end(name, self.alert(name)["active"], [], self.now)
             del self.state["alerts"][name]
-
-    def failed(self, name: str, error: Exception) -> None:
-        self.alert(name)["error"] = str(error)[:TEXT_MAX]
 
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""

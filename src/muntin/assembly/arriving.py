@@ -10,14 +10,13 @@ from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.segments.building import meeting, merge
-from muntin.segments.codec import Index, decode, read_index
+from muntin.segments.codec import decode, read_index
 from muntin.segments.table import Segment
 
 MERGED_BYTES_MAX = 64 << 20  # more is stored as it travelled, and merged when there is time
 SMALL_BYTES = 1 << 18  # neighbours that are less than this together become one piece
 Covered = Mapping[int, tuple[int, int]]
 """Length -> (start, until): what rollups cover."""
-_Read = tuple[Index, bytes]
 
 
 def partials_of(
@@ -34,9 +33,11 @@ def partials_of(
     covered = now.extent(layout).rollups.covered
     read = [(read_index(payload), payload) for payload in payloads]
     found: list[Partial] = []
-    # What is cut by shard is cut as a whole, when it is large.
-    for group in _groups(read) if cutting.shards == 1 else [read]:
-        if len(group) > 1 and _nbytes(group) <= MERGED_BYTES_MAX:
+    groups = [read]  # what is cut by shard is cut as a whole, when it is large
+    if cutting.shards == 1:
+        groups = meeting(read, lambda one: one[0].slices, lambda one: len(one[1]), SMALL_BYTES)
+    for group in groups:
+        if len(group) > 1 and sum(len(payload) for _, payload in group) <= MERGED_BYTES_MAX:
             whole = merge([decode(payload) for _, payload in group])
             found += partials_of_segment(cutting, layout.pane, covered, whole)
             continue
@@ -46,14 +47,6 @@ def partials_of(
             if any(len(slices.between(*reach)) for reach in covered.values()):
                 found += _received(cutting, layout.pane, covered, decode(payload), slices)
     return found
-
-
-def _groups(read: Sequence[_Read]) -> list[list[_Read]]:
-    return meeting(read, lambda one: one[0].slices, lambda one: len(one[1]), SMALL_BYTES)
-
-
-def _nbytes(group: Sequence[_Read]) -> int:
-    return sum(len(payload) for _, payload in group)
 
 
 def partials_of_segment(

@@ -41,7 +41,6 @@ WINDOWS_AT_ONCE = 64  # written in one transaction
 WINDOWS_READ = 1000  # at once
 OWED_BITS = 14  # of how many panes are owed one by one
 OWED_BYTES_MAX = 24 * SLICES_MAX
-NO_PANES: Int64s = NOTHING.starts
 
 
 class Assembler:
@@ -208,7 +207,7 @@ class Assembler:
             end = self._followers[name].next_pane()
             bounds = now.extent(layout).bounds
             if end is None or bounds is None:
-                return NO_PANES
+                return NOTHING.starts
             return now.slices(layout, layout.pane, first or bounds[0], end).starts
         return late if first is None else late[late >= first]
 
@@ -254,13 +253,10 @@ class Assembler:
             after = before.slow_down() if action == "slow_down" else before.resume()
             follower.window = after
             changed.append((follower, before))
-            answers[name] = {
-                "done": after != before,
-                "length_us": after.length_now,
-                **({} if after != before else {"why": "at its limit already"}),
-            }
-            if action == "resume" and after == before:
-                answers[name]["why"] = "not slowed down"
+            answers[name] = {"done": after != before, "length_us": after.length_now}
+            if after == before:
+                why = "not slowed down" if action == "resume" else "at its limit already"
+                answers[name]["why"] = why
         self._answers |= dict.fromkeys(asked, answers)
         try:
             self._store([], [])

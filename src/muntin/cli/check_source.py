@@ -23,8 +23,7 @@ from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
-from muntin.spark.event_time import ABSENT, check_type, event_times
-from muntin.spark.event_units import doubt_of, unit_of
+from muntin.spark.event_time import ABSENT, check_type, doubt_of, event_times, unit_of
 from muntin.spark.file_starts import check_content, form_of, wrong_encoding
 from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
 from muntin.spark.java import java_version

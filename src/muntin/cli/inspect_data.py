@@ -16,8 +16,7 @@ from muntin.cli.sample import Sample, count, sampled
 from muntin.errors import SourceError
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
-from muntin.spark.event_time import ABSENT, event_times
-from muntin.spark.event_units import unit_of
+from muntin.spark.event_time import ABSENT, event_times, unit_of
 from muntin.summaries.indicators import DIGITS_MAX
 from muntin.times import now_us
 

@@ -119,7 +119,11 @@ def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:
     if data is None or isinstance(data, str | Path):
         gather = _of_files([_source(data, pipeline)], pipeline)
     elif hasattr(data, "mapInArrow"):
-        gather = _of_frame(data, pipeline)
+        if data.isStreaming:  # pyright: ignore[reportAttributeAccessIssue]
+            raise SourceError(
+                "this DataFrame is a stream: give it to muntin.stream, or read it by spark.read"
+            )
+        gather = gather_from(data, pipeline)  # pyright: ignore[reportArgumentType]
     elif is_table(data):
         gather = _of_table(data, pipeline)
     elif isinstance(data, Sequence) and data and all(isinstance(d, str | Path) for d in data):
@@ -131,14 +135,6 @@ def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:
         )
     warm(pipeline)
     return gather
-
-
-def _of_frame(df: Any, pipeline: Pipeline) -> GatherRows:
-    if df.isStreaming:
-        raise SourceError(
-            "this DataFrame is a stream: give it to muntin.stream, or read it by spark.read"
-        )
-    return gather_from(df, pipeline)
 
 
 def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:

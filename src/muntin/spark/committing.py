@@ -26,7 +26,7 @@ from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
 from muntin.spark.checkpoint import check_not_older, check_read_once, check_undamaged
 from muntin.spark.ingest import Ingest, plan_of, runs_of
-from muntin.spark.kafka import PLACE_COLUMNS, placed, unplaced
+from muntin.spark.kafka import placed
 from muntin.spark.partials import fold_placed
 from muntin.spark.rows import Row, as_batches, from_table
 from muntin.spec import Pipeline
@@ -63,7 +63,7 @@ def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
     folder = _spill_folder(pipeline)
     rows, size = [], 0
     plan = plan_of(pipeline, now_us())
-    for row in fold_placed(plan, _placed(batches), where):
+    for row in fold_placed(plan, placed(batches), where):
         size += len(row[-1])
         if size > MESSAGE_BYTES_MAX:
             raise BadArgument(
@@ -119,12 +119,6 @@ def forget_spilled(pipeline: Pipeline, rows: Iterable[Row]) -> None:
     if folder is not None and named:
         folder.delete([Stored.from_bytes(row[-1]).path for row in named])
         folder.sweep((), {}, now_us() - GARBAGE_AGE_US)
-
-
-def _placed(batches: Iterable[pa.RecordBatch]):
-    for batch in batches:
-        has_places = set(PLACE_COLUMNS.values()) <= set(batch.schema.names)
-        yield from placed([batch]) if has_places else unplaced([batch])
 
 
 def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:

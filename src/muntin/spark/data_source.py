@@ -107,7 +107,7 @@ class _Sink:
 
         return Sent(*sent(self.pipeline, iterator))
 
-    def forget(self, messages: list[Any]) -> None:
+    def abort(self, messages: list[Any], batchId: int = 0) -> None:
         """Before `commit`, nothing is anywhere but in files that large messages name."""
         from muntin.spark.committing import forget_spilled
 
@@ -127,18 +127,12 @@ class _StreamSink(_Sink, DataSourceStreamArrowWriter):
         written = _sent(messages)
         commit_batch(self.pipeline, self.ledger, self.mode, written, batchId, self.checkpoint)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
-        self.forget(messages)
-
 
 class _BatchSink(_Sink, DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         from muntin.spark.committing import commit_all
 
         commit_all(self.pipeline, self.ledger, self.mode, _sent(messages))
-
-    def abort(self, messages: list[Any]) -> None:
-        self.forget(messages)
 
 
 class _Answered(DataSourceReader):

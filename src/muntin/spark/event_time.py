@@ -1,11 +1,16 @@
 """Event times as they come (timestamps, dates, ISO text, numbers) to int64 microseconds UTC.
 
-Runs in the workers; knows nothing of Spark.
+A number may be read in the wrong unit: 1,700,000,000,000 as seconds is no day of ours, as
+milliseconds it is one in 2023. Nothing is put right here, since the pipeline's file has the word:
+whoever wrote it is told. Runs in the workers; knows nothing of Spark.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +18,11 @@ import pyarrow as pa
 from muntin.arrow import decoded, fixed_width, is_text, pc, value_type
 from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
+from muntin.times import US_PER_SECOND, instant_text
 
 ABSENT = np.int64(np.iinfo(np.int64).min)
 """Stands for a time that is null or cannot be read."""
 
-_UNIT_US = {"us": (1, 1), "ms": (1_000, 1), "s": (1_000_000, 1), "ns": (1, 1_000)}
 _LOW, _HIGH = -(2**62), 2**62
 _ISO = (
     r"^\s*(?P<day>\d{4}-\d{2}-\d{2})"
@@ -26,6 +31,10 @@ _ISO = (
 )
 
 _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
+EARLY_US = 31 * 86_400 * US_PER_SECOND
+"""A time of our days that is read in too fine a unit lies in January 1970."""
+_FIRST_US = 631_152_000 * US_PER_SECOND  # 1990: our days begin
+_UNITS = {"s": Fraction(10**6), "ms": Fraction(10**3), "us": Fraction(1), "ns": Fraction(1, 1000)}
 
 
 def check_type(time: TimeSpec, kind: pa.DataType, guess: str = "ms") -> None:
@@ -56,17 +65,18 @@ def event_times(column: pa.Array, unit: str | None) -> np.ndarray:
     column = decoded(column)
     kind = column.type
     if pa.types.is_timestamp(kind):
-        if kind.unit == "us":
-            return _filled(column.view(pa.int64()))
-        per_us, divisor = _UNIT_US[kind.unit]
+        per_us, divisor = _UNITS[kind.unit].as_integer_ratio()
         return _scaled(column.view(pa.int64()), per_us, divisor)
     if pa.types.is_date32(kind):
         return _scaled(column.view(pa.int32()).cast(pa.int64()), 86_400_000_000, 1)
     if pa.types.is_date64(kind):
         return _scaled(column.view(pa.int64()), 1_000, 1)
     if pa.types.is_integer(kind):
-        per_us, divisor = _UNIT_US[unit or "us"]
-        return _scaled(_safe_int64(column), per_us, divisor)
+        per_us, divisor = _UNITS[unit or "us"].as_integer_ratio()
+        if kind == pa.uint64():  # what is beyond int64 is no time
+            most = pa.scalar(2**63 - 1, kind)
+            column = pc.if_else(pc.less_equal(column, most), column, None)
+        return _scaled(column.cast(pa.int64()), per_us, divisor)
     if pa.types.is_decimal(kind):
         return _from_decimals(column, unit or "us")
     if pa.types.is_floating(kind):
@@ -80,12 +90,6 @@ def _filled(numbers: pa.Array) -> np.ndarray:
     if numbers.null_count:
         numbers = numbers.fill_null(int(ABSENT))
     return numbers.to_numpy(zero_copy_only=False)
-
-
-def _safe_int64(column: pa.Array) -> pa.Array:
-    if column.type == pa.uint64():  # what is beyond int64 is no time
-        column = pc.if_else(pc.less_equal(column, pa.scalar(2**63 - 1, pa.uint64())), column, None)
-    return column.cast(pa.int64())
 
 
 def _scaled(numbers: pa.Array, per_us: int, divisor: int) -> np.ndarray:
@@ -108,11 +112,11 @@ def _from_decimals(column: pa.Array, unit: str) -> np.ndarray:
         return _from_floats(column.cast(pa.float64()), unit)
     words = fixed_width(wide, np.dtype("(4,)i8")) if len(wide) else np.zeros((0, 4), np.int64)
     fits = (words[:, 1:] == words[:, :1] >> 63).all(axis=1) & wide.is_valid().to_numpy(False)
-    return _scaled(pa.array(words[:, 0], mask=~fits), 1, _UNIT_US[unit][1])
+    return _scaled(pa.array(words[:, 0], mask=~fits), 1, _UNITS[unit].denominator)
 
 
 def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
-    per_us, divisor = _UNIT_US[unit]
+    per_us, divisor = _UNITS[unit].as_integer_ratio()
     values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 is no time
         product = values * (per_us / divisor)
@@ -171,3 +175,92 @@ def _cast_what_can_be(text: pa.Array) -> pa.Array:
         return pa.concat_arrays(
             [_cast_what_can_be(text.slice(0, middle)), _cast_what_can_be(text.slice(middle))]
         )
+
+
+@dataclass(slots=True)
+class Doubt:
+    """Events whose number is a time of our days, from 1990 on, in another unit than that of the
+    pipeline's file, in which it lies in January 1970 or in the future.
+
+    Attributes
+    ----------
+    events : int
+        How many.
+    number : str
+        The first of them, as it came.
+    fits : str
+        The unit in which it is a time of our days: there is no other.
+    """
+
+    events: int = 0
+    number: str = ""
+    fits: str = ""
+
+    def add(self, other: Doubt) -> None:
+        self.events += other.events
+        if not self.number:
+            self.number, self.fits = other.number, other.fits
+
+    def meant(self) -> str:
+        """The number as a time of our days."""
+        return f"{_read_in(self.number, self.fits)} in {self.fits}"
+
+    def text(self, time: TimeSpec, read: int) -> str:
+        """What was read as what, and what to write; "" where nothing is in doubt.
+
+        `read`: how many events were looked at.
+        """
+        if not self.events:
+            return ""
+        unit = time.unit or "us"
+        return (
+            f"time: column '{time.column}' holds {self.number}, which is "
+            f"{_read_in(self.number, unit)} in {unit}, as the pipeline says, and {self.meant()}; "
+            f"so are {self.events:,} of {read:,} events: is the unit right? If not, write  "
+            f"time: {{column: {time.column}, unit: {self.fits}}}"
+        )
+
+
+def _read_in(number: str, unit: str) -> str | None:
+    return instant_text(int(Fraction(number) * _UNITS[unit]))
+
+
+def doubt_of(column: Any, times: np.ndarray, unit: str | None, latest: int) -> Doubt:
+    """Look at a column of event times, and at what was read of it: int64[n], `ABSENT` where that
+    is none. `latest`: microseconds, after which no event is believed."""
+    kind = column.type
+    if unit is None or pa.types.is_null(kind):
+        return Doubt()
+    odd = np.flatnonzero((times < EARLY_US) | (times > latest))
+    if not len(odd):
+        return Doubt()
+    chosen = decoded(column).take(pa.array(odd))
+    numbers = _floats(chosen)
+    found = Doubt()
+    for other in (other for other in _UNITS if other != unit):
+        fits = np.flatnonzero(_is_of_our_days(numbers, other, latest))
+        if len(fits):
+            found.add(Doubt(len(fits), str(chosen[int(fits[0])].as_py()), other))
+    return found
+
+
+def unit_of(column: Any, latest: int) -> str | None:
+    """The unit in which most of a column's numbers are times of our days; None where there is
+    none, or these are no numbers. `latest`: microseconds."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return None
+    numbers = _floats(column.drop_null())
+    for unit in _UNITS:
+        if 2 * np.count_nonzero(_is_of_our_days(numbers, unit, latest)) > len(numbers):
+            return unit
+    return None
+
+
+def _floats(column: Any) -> np.ndarray:
+    return pc.cast(column, pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _is_of_our_days(numbers: np.ndarray, unit: str, latest: int) -> np.ndarray:
+    us = float(_UNITS[unit])
+    return (numbers >= _FIRST_US / us) & (numbers <= latest / us)

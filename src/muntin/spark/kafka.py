@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +95,8 @@ def check_servers(servers: str, option: str) -> None:
 
 def ids_of(spark: SparkSession, source: SourceSpec | None) -> dict[str, Any]:
     """`Topics.ids`, asked once."""
-    topics = Topics(spark, source)
-    try:
+    with closing(Topics(spark, source)) as topics:
         return topics.ids()
-    finally:
-        topics.close()
 
 
 class Topics:
@@ -293,9 +291,7 @@ def prepared(
     """
     if not is_raw(df) or pipeline.fields:
         columns, _ = needed(df, pipeline)
-        if is_raw(df):
-            return columns, placed
-        return columns, reader_of_files(columns) if FILE in columns.columns else unplaced
+        return columns, reader_of_files(columns) if FILE in columns.columns else placed
     own, parser = _format(_value(pipeline))
     wanted = pipeline.columns_read()
     raw = _with_places(df, [c for c in wanted if c not in own.names])
@@ -303,15 +299,13 @@ def prepared(
     return raw, lambda batches: placed(read(batches))
 
 
-def unplaced(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
-    """Batches that do not know where their rows stand."""
-    return ((batch, None) for batch in batches)
-
-
 def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[Placed]:
-    """Batches without the columns that tell their rows' places, and these: topic[0]@12."""
+    """Batches without the columns that tell their rows' places, if any, and these: topic[0]@12."""
     names = set(PLACE_COLUMNS.values())
     for batch in batches:
+        if not names <= set(batch.schema.names):
+            yield batch, None
+            continue
         topic, partition, offset = (batch.column(name) for name in PLACE_COLUMNS.values())
 
         def place(row: int, t: Any = topic, p: Any = partition, o: Any = offset) -> str:

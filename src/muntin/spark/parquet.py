@@ -23,8 +23,9 @@ from muntin.arrow import is_text, value_type
 from muntin.errors import SourceError
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
-from muntin.spark.partials import Placed, Plan, fold_placed, merged
+from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
+from muntin.spark.runs import merged
 from muntin.spark.session import is_classic
 from muntin.spark.source import check_names, check_nanoseconds, check_types
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
@@ -118,15 +119,7 @@ def gather_batch(
     """
     if source.format != "parquet" or not is_classic(df.sparkSession):
         return None
-    gather = _gather_by_arrow(df, source, pipeline)
-    if gather is None and nanoseconds:
-        check_nanoseconds(_files_of(df), nanoseconds)
-    return gather
-
-
-def _gather_by_arrow(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> GatherRows | None:
-    if pipeline.fields or not source.is_plain_parquet:
-        return None
+    files: Sequence[str] = ()
     try:
         files = readable_files(source, pipeline, _files_of(df))
     except MixedKeysError:
@@ -134,8 +127,11 @@ def _gather_by_arrow(df: DataFrame, source: SourceSpec, pipeline: Pipeline) -> G
     except SourceError as problem:
         _LOG.warning("%s: %s: it is read by Spark, which takes for null what is not there",
                      pipeline.name, problem)  # fmt: skip
-        return None
-    return _gather_files(df.sparkSession, files, pipeline) if files else None
+    if files:
+        return _gather_files(df.sparkSession, files, pipeline)
+    if nanoseconds:
+        check_nanoseconds(_files_of(df), nanoseconds)
+    return None
 
 
 def _files_of(df: DataFrame) -> list[str]:

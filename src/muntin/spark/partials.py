@@ -24,11 +24,10 @@ from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
 from muntin.segments.building import meeting, merge
 from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
-from muntin.spark.event_time import ABSENT, event_times
-from muntin.spark.event_units import Doubt, doubt_of
-from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row, Tasks
-from muntin.spark.runs import PIECE, Runs, partial_of, with_merged_runs
-from muntin.spark.sequencing import Sequencer
+from muntin.spark.event_time import ABSENT, Doubt, doubt_of, event_times
+from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
+from muntin.spark.runs import PIECE, Runs, partial_of
+from muntin.spark.sequences import Sequencer
 
 CORRUPT_COLUMN = "_muntin_malformed"
 """Where Spark's readers put the text of a record that does not parse."""
@@ -170,12 +169,9 @@ class TaskFold:
             parts.clear()
         if all_of_it:
             for record in self.rejected:
-                detail = json.dumps([record.detail, record.place])
-                yield REJECTED, f"{record.reason} {detail}", 0, 0, record.raw
-            newest = ABSENT if self.tally.newest is None else self.tally.newest
-            found = self.tally.doubt
-            doubt = json.dumps(astuple(found)).encode() if found.events else b""
-            yield TALLY, str(self.tally.rejected), int(newest), self.tally.read, doubt
+                told = json.dumps([record.reason, record.detail, record.place])
+                yield REJECTED, told, 0, 0, record.raw
+            yield TALLY, json.dumps(astuple(self.tally)), 0, 0, b""
 
     def _fold_waiting(self, all_of_it: bool = True) -> None:
         """Rows that wait become one segment of each summary.
@@ -283,11 +279,6 @@ def fold_placed(plan: Plan, batches: Iterable[Placed], where: str = "") -> Itera
     yield from folder.emit(all_of_it=True)
 
 
-def merged(plan: Plan, rows: Sequence[Row], tasks: Tasks) -> Sequence[Row]:
-    """On the driver: what tasks sent, after others have merged the runs that they wrote."""
-    return with_merged_runs(plan.cuttings, plan.covered, plan.pane, rows, tasks)
-
-
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What came of a batch: each summary's segments, or pieces that executors have made."""
@@ -303,18 +294,17 @@ def gathered(rows: Iterable[Row]) -> Gathered:
     tally, rejected, pieces = Tally(), [], []
     segments: dict[str, list[bytes]] = {}
     for row in rows:
-        what, name, pane, events, payload = row
+        what, name, _, _, payload = row
         if what == PIECE:
             pieces.append(partial_of(row))
         elif what == PARTIAL:
             segments.setdefault(name, []).append(payload)
         elif what == REJECTED:
-            reason, _, rest = name.partition(" ")
-            detail, place = json.loads(rest)
+            reason, detail, place = json.loads(name)
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
-            newest = None if pane == ABSENT else pane
-            tally.add(Tally(events, int(name), newest, Doubt(*json.loads(payload or b"[]"))))
+            read, refused, newest, doubt = json.loads(name)
+            tally.add(Tally(read, refused, newest, Doubt(*doubt)))
     return Gathered(segments, pieces, rejected, tally)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = tuple[int, str, int, int, bytes]
-"""What it is (`partials`, `sequencing`), name, pane, events, payload."""
+"""What it is (`partials`, `sequences`), name, pane, events, payload."""
 Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
 """Runs as many tasks, each given its number; their rows, task after task."""
 ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from muntin.assembly.arriving import Covered, partials_of_segment
 from muntin.assembly.cutting import Cutting
@@ -25,6 +25,9 @@ from muntin.segments.codec import decode, encode
 from muntin.segments.shards import split
 from muntin.segments.table import Segment
 from muntin.spark.rows import PARTIAL, Row, Tasks
+
+if TYPE_CHECKING:
+    from muntin.spark.partials import Plan
 
 RUN, PIECE = 7, 8  # what a row is, beside those of `partials`
 RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
@@ -101,14 +104,9 @@ class _Section(NamedTuple):
     size: int
 
 
-def with_merged_runs(
-    cuttings: Mapping[str, Cutting],
-    covered: Mapping[str, Covered],
-    pane: int,
-    rows: Sequence[Row],
-    tasks: Tasks,
-) -> Sequence[Row]:
-    """What tasks sent, and instead of their runs the pieces that were made of them."""
+def merged(plan: Plan, rows: Sequence[Row], tasks: Tasks) -> Sequence[Row]:
+    """On the driver: what tasks sent, and instead of their runs the pieces made of them."""
+    cuttings = plan.cuttings
     runs: dict[tuple[str, int], list[_Section]] = {}
     paths: dict[str, list[str]] = {}
     for _, name, _, _, written in (row for row in rows if row[0] == RUN):
@@ -125,7 +123,7 @@ def with_merged_runs(
 
     def task(number: int) -> Iterator[Row]:
         (name, _), sections = jobs[number]
-        return _merged(cuttings[name], covered.get(name, {}), pane, sections)
+        return _merged(cuttings[name], plan.covered.get(name, {}), plan.pane, sections)
 
     try:
         made = tasks(len(jobs), task)

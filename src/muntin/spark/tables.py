@@ -10,8 +10,9 @@ import pyarrow as pa
 from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.errors import SourceError
 from muntin.spark.ingest import GatherRows
-from muntin.spark.partials import Plan, fold, merged
+from muntin.spark.partials import Plan, fold
 from muntin.spark.rows import Row, here
+from muntin.spark.runs import merged
 from muntin.spark.source import check_names, check_types
 from muntin.spec import Pipeline
 
