@@ -109,7 +109,7 @@ class Assembler:
         with pieces_of(self._ledger, self._cache) as now:
             self._owed = self._owing(now, came)
             for name, follower in self._followers.items():
-                passed = follower.next_pane()
+                passed = follower.next
                 late = NOTHING
                 if passed is not None and name in came:
                     late = came[name].between(0, passed)
@@ -150,7 +150,7 @@ class Assembler:
         reached = {name: state["next"] for name, state in self._away.items()}
         for name, follower in self._followers.items():
             if self._clauses(name) or now.extent(self.layouts[name]).rollups.dropped:
-                reached[name] = follower.next_pane()
+                reached[name] = follower.next
         for name, passed in reached.items():
             if passed is not None:
                 late = came.get(name, NOTHING).between(0, passed)
@@ -204,7 +204,7 @@ class Assembler:
         if history is not None:
             first = max(watermark - history, watermark - history if first is None else first)
         if self._check_all:
-            end = self._followers[name].next_pane()
+            end = self._followers[name].next
             bounds = now.extent(layout).bounds
             if end is None or bounds is None:
                 return NOTHING.starts

@@ -51,7 +51,7 @@ class _Follower:
 
     def __init__(self, layout: Layout, stored: Mapping[str, Any] | None) -> None:
         self._layout = layout
-        self._next: int | None = stored["next"] if stored else None
+        self.next: int | None = stored["next"] if stored else None
         """Everything that ends at or before this was taken."""
         self._contents: Merged | None = None
         """What a floating window that is open holds so far."""
@@ -59,9 +59,6 @@ class _Follower:
     def open_fill(self) -> Mapping[str, int]:
         contents = self._contents and self._contents.segment
         return {} if contents is None else self._layout.spec.fill(contents)
-
-    def next_pane(self) -> int | None:
-        return self._next
 
     def forget(self) -> None:
         """Panes that were taken have changed: read them again when needed."""
@@ -83,7 +80,7 @@ class FloatingFollower(_Follower):
         window = asdict(self.window)
         return {
             "window": {name: window[name] for name in ("start", "overflowed", "factor", "most")},
-            "next": self._next,
+            "next": self.next,
         }
 
     def open_window(self) -> tuple[int, int] | None:
@@ -93,9 +90,9 @@ class FloatingFollower(_Follower):
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[ClosingWindow]:
         """Windows that never closed, and would have if these sealed panes had had events then."""
-        if self._next is None:
+        if self.next is None:
             return
-        until = self._next if self.window.start is None else self.window.start
+        until = self.next if self.window.start is None else self.window.start
         for start, end in list(gaps_between(pieces.view, self._layout.name, panes, until)):
             yield from self._closed_in(pieces, start, end)
 
@@ -120,7 +117,7 @@ class FloatingFollower(_Follower):
 
     def step(self, pieces: Pieces, sealed_until: int) -> Iterator[ClosingWindow]:
         pane = self._layout.pane
-        first = self._next
+        first = self.next
         if first is None:
             bounds = pieces.extent(self._layout).bounds
             if bounds is None:
@@ -134,8 +131,8 @@ class FloatingFollower(_Follower):
         for start, end in chunks(panes, first, sealed_until, pane):
             self._restore(pieces, start)
             yield from self._take(pieces, panes.between(start, end), start, end)
-            self._next = end
-        self._next = max(sealed_until, self._next or sealed_until)
+            self.next = end
+        self.next = max(sealed_until, self.next or sealed_until)
 
     def _restore(self, pieces: Pieces, until: int) -> None:
         """Read again what the open window had before a restart or a late event."""
@@ -187,12 +184,12 @@ class FloatingFollower(_Follower):
             self._contents, self._until = Merged(left, events, late, None), int(ends[-1])
 
     def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
-        if self._next is not None:
-            self._restore(pieces, self._next)
-            yield from self._as_it_is(self._next, "end")
+        if self.next is not None:
+            self._restore(pieces, self.next)
+            yield from self._as_it_is(self.next, "end")
 
     def open_starts(self, before: int) -> Sequence[int]:
-        start = self._next if self.window.start is None else self.window.start
+        start = self.next if self.window.start is None else self.window.start
         return [] if start is None or start >= before else [start]
 
 
@@ -205,24 +202,24 @@ class GridFollower(_Follower):
         self._every = spec.every or spec.length
         self._grid = [self._length, self._every]
         same = stored is not None and stored.get("grid") == self._grid
-        self._since: int | None = stored["since"] if stored and same else self._next
+        self._since: int | None = stored["since"] if stored and same else self.next
         """Windows that ended before this were of another length: they are not looked for."""
 
     def state(self) -> Mapping[str, Any]:
-        return {"next": self._next, "grid": self._grid, "since": self._since}
+        return {"next": self.next, "grid": self._grid, "since": self._since}
 
     def open_window(self) -> tuple[int, int] | None:
-        if self._next is None:
+        if self.next is None:
             return None
-        start = first_open(self._next, self._length, self._every)
+        start = first_open(self.next, self._length, self._every)
         return start, start + self._length
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[ClosingWindow]:
-        if self._next is None:
+        if self.next is None:
             return
         starts = starts_of_windows(panes, self._length, self._every)
         ends = starts + self._length
-        due = starts[(ends <= self._next) & (ends > (self._since or 0))].tolist()
+        due = starts[(ends <= self.next) & (ends > (self._since or 0))].tolist()
         closed = pieces.view.are_closed(self._layout.name, due)
         new = [at for at, is_closed in zip(due, closed, strict=True) if not is_closed]
         yield from self._one_by_one(pieces, new)
@@ -232,29 +229,29 @@ class GridFollower(_Follower):
         if bounds is None:
             return
         # the first events may be ahead of the watermark, and earlier ones come in time after them
-        after = self._next if self._next is not None else min(bounds[0], sealed_until)
+        after = self.next if self.next is not None else min(bounds[0], sealed_until)
         due, panes = self._due(pieces, after, sealed_until)
         due = due[due + self._length <= sealed_until]
         for closed in self._closings(pieces, due, panes):
-            self._next = closed.window.end
+            self.next = closed.window.end
             yield closed
-        self._next = max(sealed_until, after)
+        self.next = max(sealed_until, after)
 
     def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
         """The windows that are open where the source has ended: they end with what was taken.
 
         They stay open: where more comes after all, they close again as ever.
         """
-        if self._next is None:
+        if self.next is None:
             return
-        due, _ = self._due(pieces, self._next, self._next)
-        yield from self._one_by_one(pieces, due.tolist(), self._next)
+        due, _ = self._due(pieces, self.next, self.next)
+        yield from self._one_by_one(pieces, due.tolist(), self.next)
 
     def open_starts(self, before: int) -> Sequence[int]:
         """Starts of the windows that have not closed, before a time, ascending."""
-        if self._next is None:
+        if self.next is None:
             return []
-        return range(first_open(self._next, self._length, self._every), before, self._every)
+        return range(first_open(self.next, self._length, self._every), before, self._every)
 
     def _due(self, pieces: Pieces, after: int, until: int) -> tuple[np.ndarray, Slices]:
         """Starts of the windows that end after a time and hold events of before `until`; the panes.

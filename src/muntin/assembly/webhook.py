@@ -13,7 +13,6 @@ import hmac
 import http.client
 import random
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -142,12 +141,9 @@ class Webhook:
     def _send(self, push: WebhookEvent) -> int:
         parts, timestamp = self._parts, int(time.time())
         port, host = parts.port, parts.hostname or ""
-        if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        https = parts.scheme == "https"
+        kind = http.client.HTTPSConnection if https else http.client.HTTPConnection
+        connection = kind(host, port, timeout=TIMEOUT_SECONDS)
         try:
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             headers = {

@@ -126,8 +126,9 @@ def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
         what = about["type"]
     if what in ("enum", "fixed"):
         named[_full_name(about, space)] = about
-    if what == "enum" and _is_texts(about.get("symbols")):
-        symbols = tuple(about["symbols"])
+    symbols = about.get("symbols")
+    symbols = tuple(symbols) if isinstance(symbols, list) else ()
+    if what == "enum" and symbols and all(isinstance(one, str) for one in symbols):
         return AvroField(name, kernels.ENUM, len(symbols), null, pa.string(), symbols=symbols)
     if what == "fixed" and type(about.get("size")) is int and 0 <= about["size"] < 1 << 31:
         return AvroField(name, kernels.FIXED, about["size"], null, _decimal(about) or pa.binary())
@@ -157,10 +158,6 @@ def _decimal(about: Mapping[str, Any]) -> pa.DataType | None:
     if about.get("logicalType") != "decimal" or not type(precision) is type(scale) is int:
         return None
     return pa.decimal128(precision, scale) if 0 <= scale <= precision in range(1, 39) else None
-
-
-def _is_texts(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and all(isinstance(s, str) for s in given)
 
 
 class AvroValues:

@@ -28,13 +28,12 @@ from muntin.spark.checkpoint import check_not_older, check_read_once, check_unda
 from muntin.spark.ingest import Ingest, plan_of, runs_of
 from muntin.spark.kafka import placed
 from muntin.spark.partials import fold_placed
-from muntin.spark.rows import Row, as_batches, from_table
+from muntin.spark.rows import SPILLED, Row, as_batches, from_table
 from muntin.spec import Pipeline
 from muntin.times import now_us
 
 MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of memory and hung
 SPILL_BYTES = 8 << 20  # of one task, where the pipeline names a place for them
-SPILLED = 9  # what a row is, beside those of `partials` and `runs`
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
 
 Sent = tuple[str, str, list[Row]]

@@ -74,13 +74,7 @@ def _whole(metadata: pq.FileMetaData) -> tuple[int, int]:
 
 
 def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str]) -> Sequence[str]:
-    """The files of a source, checked; [] where only Spark can read what the pipeline needs.
-
-    Raises
-    ------
-    SourceError
-        As `check_files` and `check_keys`.
-    """
+    """The files of a source, checked; [] where only Spark can read what the pipeline needs."""
     if pipeline.fields or not source.is_plain_parquet:
         return []
     here = local_path(source.path or "")
@@ -93,13 +87,7 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
 def gather_parquet(
     spark: SparkSession, source: SourceSpec, pipeline: Pipeline
 ) -> GatherRows | None:
-    """Partials of local Parquet files; None where Spark must read them.
-
-    Raises
-    ------
-    SourceError
-        As `check_files`.
-    """
+    """Partials of local Parquet files; None where Spark must read them."""
     files = readable_files(source, pipeline, filled_files(source.path or ""))
     return _gather_files(spark, files, pipeline) if files else None
 

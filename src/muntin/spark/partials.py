@@ -25,8 +25,8 @@ from muntin.segments.building import meeting, merge
 from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
 from muntin.spark.event_time import ABSENT, Doubt, doubt_of, event_times
-from muntin.spark.rows import PARTIAL, REJECTED, TALLY, Row
-from muntin.spark.runs import PIECE, Runs, partial_of
+from muntin.spark.rows import PARTIAL, PIECE, REJECTED, TALLY, Row
+from muntin.spark.runs import Runs, partial_of
 from muntin.spark.sequences import Sequencer
 
 CORRUPT_COLUMN = "_muntin_malformed"
@@ -214,19 +214,14 @@ class TaskFold:
         self.tally.rejected += len(rows)
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
             record = batch.slice(row, 1)
-            corrupt = record.schema.get_field_index(CORRUPT_COLUMN)
-            text = None if corrupt < 0 else record.column(corrupt)
-            why_column = record.schema.get_field_index(WHY_COLUMN)
-            reason = None if why_column < 0 else shown_value(record.column(why_column))
-            if corrupt >= 0:
-                beside = (CORRUPT_COLUMN, WHY_COLUMN)
-                record = record.select([n for n in record.schema.names if n not in beside])
-            shown, raw = shown_record(record)
+            plain = {n: plain_value(record.column(at)) for at, n in enumerate(record.schema.names)}
+            text, why = plain.pop(CORRUPT_COLUMN, None), plain.pop(WHY_COLUMN, None)
+            shown, raw = shown_record(plain)
             if malformed[row]:
-                why = reason or "the record does not parse as the source's format"
-                reason, detail = "malformed", why
-                came = shown_value(text)  # None of rows that parse, in a file of others
-                raw = raw if came is None else came.encode("utf-8", "replace")[:RAW_BYTES_MAX]
+                reason = "malformed"
+                detail = why or "the record does not parse as the source's format"
+                if text is not None:  # of rows that parse, in a file of others
+                    raw = text.encode("utf-8", "replace")[:RAW_BYTES_MAX]
             elif 0 <= times[row] <= self._plan.latest:
                 column, why = next((c, why) for c, mask, why in refused if mask[row])
                 reason, detail = "bad_value", f"column '{column}': {shown[column]!r:.100} {why}"
@@ -318,18 +313,8 @@ def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:
 _LONG = 1_000  # characters of one value
 
 
-def shown_record(record: pa.RecordBatch) -> tuple[dict[str, str | None], bytes]:
-    """The values of a single row as text (null is None), and the record as JSON, cut.
-
-    Python has no date beyond the year 9999 and no text that is not UTF-8; Arrow and Parquet have.
-    """
-    plain = {name: plain_value(record.column(at)) for at, name in enumerate(record.schema.names)}
+def shown_record(plain: Mapping[str, Any]) -> tuple[dict[str, str | None], bytes]:
+    """The values of a single row as text (null is None), and the record as JSON, cut."""
     shown = {name: None if v is None else str(v)[:_LONG] for name, v in plain.items()}
     text = json.dumps(plain, default=str, ensure_ascii=False)
     return shown, text.encode("utf-8", "replace")[:RAW_BYTES_MAX]
-
-
-def shown_value(column: Any) -> str | None:
-    """The single value of a column as text."""
-    value = None if column is None else plain_value(column)
-    return None if value is None else str(value)

@@ -100,11 +100,8 @@ def _passed_over(first: pa.RecordBatch, columns: Sequence[str], *, whole: bool) 
         nulls = {name: pa.nulls(values, first.schema.field(name).type) for name in columns}
         rows = pa.RecordBatch.from_pydict(nulls)
         rows = _malformed(rows, np.ones(values, bool), why, shown)
-        yield rows, partial(_in_line, _place(path, begins, "line", line))
-
-
-def _in_line(place: str, _: int) -> str:
-    return place
+        place = _place(path, begins, "line", line)
+        yield rows, lambda _, place=place: place
 
 
 def _without_replaced(

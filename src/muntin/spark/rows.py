@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = tuple[int, str, int, int, bytes]
-"""What it is (`partials`, `sequences`), name, pane, events, payload."""
+"""What it is, name, pane, events, payload."""
 Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
 """Runs as many tasks, each given its number; their rows, task after task."""
 ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
-PARTIAL, REJECTED, TALLY = 0, 1, 2  # what a row is; 3 is SEQUENCED
+PARTIAL, REJECTED, TALLY, SEQUENCED, RUN, PIECE, SPILLED = range(7)  # what a row is
 PIECE_BYTES = 1 << 20
 _SCHEMA = pa.schema(
     [

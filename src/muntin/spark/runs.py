@@ -24,12 +24,11 @@ from muntin.segments.building import merge
 from muntin.segments.codec import decode, encode
 from muntin.segments.shards import split
 from muntin.segments.table import Segment
-from muntin.spark.rows import PARTIAL, Row, Tasks
+from muntin.spark.rows import PARTIAL, PIECE, RUN, Row, Tasks
 
 if TYPE_CHECKING:
     from muntin.spark.partials import Plan
 
-RUN, PIECE = 7, 8  # what a row is, beside those of `partials`
 RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
 BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
 SEGMENTS_MAX = 8  # then they are merged

@@ -25,7 +25,7 @@ from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
 from muntin.kinds import PeriodicSpec, SummarySpec
 from muntin.ledger.base import View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
-from muntin.spark.rows import Row
+from muntin.spark.rows import SEQUENCED, Row
 from muntin.spec import AWAY, Pipeline
 from muntin.summaries.items import hash_items, item_kind
 from muntin.summaries.periodic_shard import SHARD_SEED, order_of, shards_of
@@ -33,8 +33,6 @@ from muntin.summaries.periodic_shard import SHARD_SEED, order_of, shards_of
 if TYPE_CHECKING:
     from muntin.summaries import PeriodicShard
 
-SEQUENCED = 3
-"""What a row is: shard in the place of the pane, number of events, Arrow IPC."""
 NULLS = -1
 """The shard of events without an item, which are only counted; the payload is their times."""
 ROWS_SENT_AT_ONCE = 1 << 20
@@ -47,7 +45,8 @@ Key = tuple[str, int]
 
 
 class Sequencer:
-    """Gathers one task's rows for the sequential summaries among `summaries`."""
+    """Gathers one task's rows for the sequential summaries among `summaries`: Arrow IPC, with the
+    shard in the place of the pane."""
 
     def __init__(self, summaries: Mapping[str, SummarySpec]) -> None:
         self._specs = {n: s for n, s in summaries.items() if isinstance(s, PeriodicSpec)}

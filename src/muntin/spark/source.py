@@ -60,10 +60,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     reader = spark.read.format(source.format).options(**_options(source))
     ddl = source.schema_
     if source.format in _TEXT_FORMATS:
-        ddl = _with_corrupt(ddl or inferred_ddl(spark, source))
-        reader = reader.options(**_KEEP_MALFORMED)
-    path = for_spark(source.path or "")
-    found = _loaded(reader, source, ddl, path)
+        ddl = ddl or inferred_ddl(spark, source)
+    found = _loaded(reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
     return read_of(found, source)
@@ -75,16 +73,14 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     ddl = None
     if source.format in FILE_FORMATS:
         ddl = source.schema_ or inferred_ddl(spark, source)
-        if source.format in _TEXT_FORMATS:
-            ddl = _with_corrupt(ddl)
-            reader = reader.options(**_KEEP_MALFORMED)
     path = source.path
     here = local_path(path) if path else None
     if here is not None and here.is_file():
         # Spark streams folders: the folder with a filter for this one file
         reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
-    return read_of(_loaded(reader, source, ddl, for_spark(path or "")), source)
+    found = _loaded(reader, source, ddl, for_spark(path or ""), keep_malformed=True)
+    return read_of(found, source)
 
 
 def read_of(df: DataFrame, source: SourceSpec) -> DataFrame:
@@ -412,11 +408,12 @@ def _options(source: SourceSpec) -> dict[str, str]:
     } | source.options
 
 
-def _with_corrupt(ddl: str) -> str:
-    return f"{ddl}, `{CORRUPT_COLUMN}` string"
-
-
-def _loaded(reader: Any, source: SourceSpec, ddl: str | None, path: str) -> DataFrame:
+def _loaded(
+    reader: Any, source: SourceSpec, ddl: str | None, path: str, *, keep_malformed: bool = False
+) -> DataFrame:
+    if keep_malformed and source.format in _TEXT_FORMATS:
+        ddl = f"{ddl}, `{CORRUPT_COLUMN}` string"
+        reader = reader.options(**_KEEP_MALFORMED)
     try:
         reader = reader.schema(ddl) if ddl else reader
         return reader.load(path) if path else reader.load()

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument
-from muntin.spark.index.files import check_content, write_once, write_partition
+from muntin.spark.index.files import read_checked, write_once, write_partition
 from muntin.spark.index.manifest import Manifest, PartitionFile
-from muntin.spark.index.runs import RunReader, RunWriter, whole
+from muntin.spark.index.runs import RunReader, RunWriter
 from muntin.spark.rows import Row, Tasks, here
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import item_type
@@ -54,11 +54,6 @@ class IndexPlan:
     """Files of partitions that are extended."""
     only: frozenset[int] | None = None
     """Partitions to build; None: all."""
-
-    def partitions_of(self, task: int) -> range:
-        """The hash ranges that a task of the second stage makes files of."""
-        partitions = self.index.partitions
-        return range(task * partitions // self.tasks, (task + 1) * partitions // self.tasks)
 
 
 def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:
@@ -101,15 +96,17 @@ def gather(plan: IndexPlan, left: Sequence[Row], task: int) -> Iterator[Row]:
     `left`: what `scatter` has told.
     """
     names, digests = ([name for kind, name, *_ in left if kind == k] for k in (RUN, DIGEST))
-    mine = plan.partitions_of(task)
-    runs = RunReader(plan.runs, names, plan.index.partitions, mine)
+    partitions = plan.index.partitions
+    mine = range(task * partitions // plan.tasks, (task + 1) * partitions // plan.tasks)
+    runs = RunReader(plan.runs, names, partitions, mine)
     for partition in mine:
         hashes = runs.hashes(partition)
         if len(hashes):
             summary = _partition(plan, partition, hashes)
             file = write_partition(plan.folder, partition, plan.index.revision + 1, summary)
             yield FILE, "", 0, 0, json.dumps(asdict(file)).encode()
-    digest = sum_of_digests(whole(f"{plan.runs}/{name}") for name in digests[task :: plan.tasks])
+    share = digests[task :: plan.tasks]
+    digest = sum_of_digests(read_checked(f"{plan.runs}/{name}") for name in share)
     if digest is not None:
         yield DIGEST, "", 0, 0, digest.to_bytes()
 
@@ -137,10 +134,7 @@ def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerpri
             capacity_min=CAPACITY_MIN,
             headroom=index.headroom,
         )
-    path = f"{plan.folder}/{base}"
-    data = whole(path)
-    check_content(path, data)
-    summary = Fingerprint.from_bytes(data)
+    summary = Fingerprint.from_bytes(read_checked(f"{plan.folder}/{base}"))
     summary.update_hashes(hashes, index.item_type)
     return summary
 

@@ -64,15 +64,7 @@ def check_content(path: str, data: bytes | memoryview) -> None:
 
 
 def read_checked(path: str) -> bytes:
-    """All of a file, as it was written.
-
-    Raises
-    ------
-    SourceError
-        It cannot be read.
-    CorruptSummary
-        It is damaged.
-    """
+    """All of a file; SourceError where it cannot be read, CorruptSummary where it is damaged."""
     place, full = place_of(path)
     try:
         data = place.read(full, 0, None)
@@ -114,15 +106,7 @@ def write_partition(
 
 
 def opened(path: str) -> Fingerprint:
-    """A file's summary, read in place; checked once in a process.
-
-    Raises
-    ------
-    SourceError
-        The file is missing.
-    CorruptSummary
-        It is damaged.
-    """
+    """A file's summary, read in place; checked once in a process, as by `read_checked`."""
     found = _open.get(path)
     if found is None:
         place, full = place_of(path)

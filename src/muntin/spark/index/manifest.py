@@ -60,11 +60,8 @@ class Manifest:
     batches: Mapping[str, int] = field(default_factory=dict)
     """Newest batch of each stream that was appended."""
 
-    def by_partition(self) -> dict[int, PartitionFile]:
-        return {file.partition: file for file in self.files}
-
     def with_files(self, changed: tuple[PartitionFile, ...], **others: Any) -> Self:
-        files = {**self.by_partition(), **{file.partition: file for file in changed}}
+        files = {file.partition: file for file in (*self.files, *changed)}
         ordered = tuple(files[partition] for partition in sorted(files))
         return replace(self, files=ordered, **others)
 

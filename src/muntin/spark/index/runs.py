@@ -127,23 +127,6 @@ def _chunks(path: str, partitions: int, wanted: range) -> Iterator[_Chunk]:
         raise SourceError(f"{path} cannot be read: {problem}") from None
 
 
-def whole(path: str) -> bytes:
-    """All of a file that another task has written.
-
-    Raises
-    ------
-    SourceError
-        It is not here.
-    """
-    where, full = place_of(path)
-    try:
-        return where.read(full, 0, None)
-    except FileNotFoundError:
-        raise _missing(path) from None
-    except OSError as problem:
-        raise SourceError(f"{path} cannot be read: {problem}") from None
-
-
 def _missing(path: str) -> SourceError:
     return SourceError(f"{path} is missing, which another task has written{_same_folder(path)}")
 
