@@ -162,3 +162,5 @@ def test_which_files_a_batch_has_taken(tmp_path, version):
         check_read_once(f"file://{tmp_path}", 2)
     check_read_once("s3a://bucket/checkpoint", 2)
     check_read_once("", 2)
+    (offsets / "2").write_text("v1")  # another form: nothing is checked
+    check_read_once(str(tmp_path), 2)

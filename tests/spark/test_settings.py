@@ -1,11 +1,13 @@
 """Our settings are defaults: what was said elsewhere stands."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from muntin.spark import settings
 from muntin.spark.checkpoint import checkpoint_beside
+from muntin.spark.session import own_python
 from muntin.spark.settings import said_outside, settings_for, worker_python
 from muntin.spark.stream import is_log_taken
 
@@ -113,3 +115,17 @@ def test_past_batches_are_kept_only_for_who_looks_at_them():
     assert int(settings_for({})[kept]) < 100
     assert kept not in settings_for({"spark.ui.enabled": "true"})
     assert settings_for({kept: "7"})[kept] == "7"
+
+
+def test_blocks_of_two_threads_leave_the_python_of_the_users_session():
+    """The one that began first ended first: the other went on with `python3`, and left its own."""
+    conf = SimpleNamespace(get=lambda _: None)
+    context = SimpleNamespace(pythonExec="python3", master="local[2]", getConf=lambda: conf)
+    spark = SimpleNamespace(sparkContext=context, _jsparkSession=None)
+    first, second = own_python(spark), own_python(spark)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert context.pythonExec == sys.executable
+    second.__exit__(None, None, None)
+    assert context.pythonExec == "python3"

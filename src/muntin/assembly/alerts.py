@@ -49,13 +49,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Alerts:
-    """The alerts of a pipeline that is at work. Thread-safe.
-
-    Raises
-    ------
-    SpecError
-        `webhook` has no secret to sign with.
-    """
+    """The alerts of a pipeline that is at work. Thread-safe."""
 
     def __init__(
         self, pipeline: Pipeline, ledger: Ledger, writer: Writer, queries: StandingQueries

@@ -204,13 +204,7 @@ class StoredTypes:
         self._of: dict[str, _Known] = {}
 
     def check(self, now: Pieces, layout: Layout, partials: Iterable[Partial]) -> None:
-        """Compare what a batch brings to one summary with what came before.
-
-        Raises
-        ------
-        SourceError
-            A column has another type than what is stored of it.
-        """
+        """SourceError where what a batch brings to one summary has another type than is stored."""
         name = layout.name
         came: _Known | None = None
         for partial in partials:

@@ -53,13 +53,7 @@ class Cutting:
 
 
 def cuttings_of(pipeline: Pipeline, ledger: Ledger) -> Mapping[str, Cutting]:
-    """Of each summary that has panes.
-
-    Raises
-    ------
-    SpecError
-        A summary has shards, and there is no place for their files.
-    """
+    """Of each summary that has panes; SpecError where shards have no place for their files."""
     specs = {
         name: spec for name, spec in pipeline.summaries.items() if isinstance(spec, SegmentSpec)
     }

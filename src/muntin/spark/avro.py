@@ -63,13 +63,7 @@ class AvroField:
 
 
 def avro_fields(given: str) -> tuple[AvroField, ...]:
-    """The fields of a record's schema: Avro's JSON, or the path of a file that holds it.
-
-    Raises
-    ------
-    SourceError
-        It is no schema of a flat record; names the field.
-    """
+    """The fields of a flat record's schema: Avro's JSON, or the path of a file that holds it."""
     text = given.strip()
     if not text.startswith(("{", "[")):
         try:

@@ -67,13 +67,7 @@ def made_for(spark: SparkSession, location: str) -> SparkSession:
 
 
 def make_folders(spark: SparkSession, location: str) -> None:
-    """Those of a local checkpoint: for each that Spark makes, it starts a program.
-
-    Raises
-    ------
-    SourceError
-        They cannot be made.
-    """
+    """Those of a local checkpoint: for each that Spark makes, it starts a program."""
     folder = local_path(location)
     if folder is not None and is_classic(spark) and spark.conf.get(_WAY, None) == _ON_DISK:
         try:
@@ -202,11 +196,6 @@ def delete_checkpoint(spark: SparkSession, location: str) -> None:
     """Delete a checkpoint wherever Spark would find it: `s3a://`, `hdfs://`, `file:///`, a path.
 
     A query that begins anew with an old one would leave out what the old one has read.
-
-    Raises
-    ------
-    SourceError
-        It cannot be deleted; says why.
     """
     context: Any = spark.sparkContext
     try:
@@ -303,7 +292,7 @@ def check_read_once(location: str, batch_id: int) -> None:
     try:
         ends = _offsets(folder, batch_id)
         begins = _offsets(folder, batch_id - 1) if batch_id else {}
-    except OSError:
+    except (OSError, ValueError):
         return
     for source, end in ends.items():
         try:

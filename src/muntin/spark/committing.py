@@ -95,13 +95,7 @@ def _named(rows: Iterable[Row]) -> list[Row]:
 
 
 def _whole(rows: Iterable[Row]) -> list[Row]:
-    """Rows, and those of the files that they name.
-
-    Raises
-    ------
-    LedgerError
-        Such a file is not seen from here, or not as it was written.
-    """
+    """Rows, and those of the files that they name, if these are seen from here as written."""
     found = []
     for row in rows:
         if row[0] == SPILLED:

@@ -92,13 +92,7 @@ def with_connector(source: SourceSpec | None, own: Mapping[str, str]) -> dict[st
 
 
 def is_to_be_fetched(pipeline: Pipeline) -> bool:
-    """Does the first run of this pipeline fetch a connector? Fetches nothing itself.
-
-    Raises
-    ------
-    SourceError
-        The folder of jars lacks it, or none was tried with this Spark.
-    """
+    """Does the first run of this pipeline fetch a connector? Fetches nothing itself."""
     source = pipeline.source
     if source is None or source.format != "kafka":
         return False

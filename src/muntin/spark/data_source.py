@@ -185,11 +185,6 @@ def _answer(options: Mapping[str, str]) -> pa.Table:
 def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns that Spark has planned with, or its user has named; a ledger moves on, and a sum
     beyond int64, or the first value of a key, is of another type than was there before.
-
-    Raises
-    ------
-    BadArgument
-        There is no such column, or a value does not fit the type.
     """
     import pyarrow as pa
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _ours: set[str] = set()  # applications that were started here
 _with_workers: set[str] = set()  # and those that have run a Python task
+_lending = threading.Lock()
+_usual: list[str] = []  # Spark's Python, for each block of `own_python` that is at work
 _LOG = logging.getLogger("muntin.spark")
 
 
@@ -138,13 +141,17 @@ def own_python(spark: SparkSession) -> Iterator[None]:
     if context is None or os.environ.get("PYSPARK_PYTHON"):
         yield
         return
-    before = context.pythonExec
-    here = sys.executable if on_one_machine(context.master or "") else before
-    context.pythonExec = context.getConf().get("spark.pyspark.python") or here
+    with _lending:
+        _usual.append(_usual[0] if _usual else context.pythonExec)  # threads' blocks overlap
+        here = sys.executable if on_one_machine(context.master or "") else _usual[0]
+        context.pythonExec = context.getConf().get("spark.pyspark.python") or here
     try:
         yield
     finally:
-        context.pythonExec = before
+        with _lending:
+            usual = _usual.pop()
+            if not _usual:
+                context.pythonExec = usual
 
 
 def register(spark: SparkSession) -> None:
@@ -239,15 +246,8 @@ def _with_settings(running: SparkSession, own: Mapping[str, str]) -> SparkSessio
 
 
 def start_worker(spark: SparkSession) -> None:
-    """Run an empty task, so that the Python daemon is there when the first batch comes.
-
-    Once for an application: its daemon stays.
-
-    Raises
-    ------
-    SourceError
-        Spark cannot start Python: tells why, and which one it should take.
-    """
+    """Run an empty task, so that the Python daemon is there when the first batch comes, or an error
+    tells why there is none: once for an application, whose daemon stays."""
     application = spark.sparkContext.applicationId if is_classic(spark) else None
     if application in _with_workers:
         return

@@ -51,13 +51,7 @@ class Parsed:
 
 
 def value_schema(ddl: str) -> pa.Schema:
-    """The Arrow schema of `source.value.schema`.
-
-    Raises
-    ------
-    SourceError
-        It is not SQL DDL, or has a type that a value cannot have.
-    """
+    """The Arrow schema of `source.value.schema`, of types that a value can have."""
     entry = "source.value.schema"
     columns = declared(ddl, entry)
     for name, kind in columns.items():

@@ -122,15 +122,7 @@ class Manifest:
 
     @classmethod
     def stored(cls, folder: str) -> Self:
-        """The newest manifest of a folder, without a look at its files.
-
-        Raises
-        ------
-        SourceError
-            There is no index, or it is of another version.
-        CorruptSummary
-            It is damaged.
-        """
+        """The newest manifest of a folder, without a look at its files."""
         revision = cls.newest(folder)
         if not revision:
             raise SourceError(f"{folder} holds no index: correct the path, or build it there")

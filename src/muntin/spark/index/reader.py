@@ -298,15 +298,7 @@ def check_key(kind: pa.DataType, name: str) -> None:
 
 
 def read_newest(folder: str) -> tuple[Manifest, DyadicQDigest | None]:
-    """The manifest of a folder, whose files are all there, and the digest that it names.
-
-    Raises
-    ------
-    SourceError
-        There is no index, it is of another version, or a file is missing; the file is named.
-    CorruptSummary
-        The manifest or the digest is damaged, or a file has another size.
-    """
+    """The manifest of a folder, whose files are all there with their sizes, and its digest."""
     while True:
         manifest = Manifest.stored(folder)
         try:

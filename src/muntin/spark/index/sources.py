@@ -104,15 +104,7 @@ def _read(
 
 
 def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None) -> Source:
-    """The source of a DataFrame or of a path of Parquet files.
-
-    Raises
-    ------
-    BadArgument
-        A column is missing; those that there are are listed.
-    SourceError
-        There are no such files, or they are not Parquet.
-    """
+    """The source of a DataFrame or of a path of Parquet files."""
     if isinstance(given, str | Path):
         return _files(str(given), key, rank, spark)
     if not hasattr(given, "mapInArrow"):
