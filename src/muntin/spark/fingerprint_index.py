@@ -403,13 +403,8 @@ class FingerprintIndex(IndexReader):
             raise changed_meanwhile(self._folder)
 
     def _rebuild(self, partitions: list[int]) -> None:
-        """Build lost partitions again from where the records came from.
-
-        Raises
-        ------
-        SourceError
-            These are not what the lost files held: they would say no to keys that were indexed.
-        """
+        """Build lost partitions again from where the records came from, unless these have changed:
+        they would say no to keys that were indexed."""
         self._check_newest()
         base = {p: name for p, name in self._now.names.items() if p not in partitions}
         made: dict[int, PartitionFile] = {}

@@ -90,9 +90,7 @@ class Ingest:
         before = None
         if mode != "overwrite":
             check_changes(pipeline, ledger)
-            PipelineShards(
-                pipeline, ledger
-            )  # the same for shards, before the ledger has a new writer
+            PipelineShards(pipeline, ledger)  # refuses too, before the ledger has a new writer
             before = ledger.pipeline(pipeline.name)
         self._runs = _with_run(runs_of(ledger, pipeline.name), run)
         plain = spec_to_store(pipeline, before)
@@ -519,13 +517,7 @@ def _give_back() -> None:
 
 
 def _with_run(runs: list[str], run: str) -> list[str]:
-    """The runs that are known when this one opens the writer.
-
-    Raises
-    ------
-    LedgerConflict
-        A later one has opened it: this run's process is of a driver that was given up.
-    """
-    if run in runs[1:]:
+    """The runs that are known when this one opens the writer."""
+    if run in runs[1:]:  # this one's process is of a driver that was given up
         raise LedgerConflict("the query was started again since: that run writes now")
     return [run, *(known for known in runs if known != run)][:RUNS_KEPT] if run else runs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc, plain_value
+from muntin.arrow import plain_value
 from muntin.assembly.arriving import Covered
 from muntin.assembly.cutting import Cutting
 from muntin.kinds import SegmentSpec, SummarySpec
@@ -118,9 +118,8 @@ class TaskFold:
         bad = (times < 0) | (times > self._plan.latest)
         malformed = np.zeros(batch.num_rows, bool)
         for mark in (CORRUPT_COLUMN, WHY_COLUMN):
-            marked = _valid(batch, mark)
-            if marked is not None:
-                malformed |= marked
+            if mark in batch.schema.names:
+                malformed |= batch.column(mark).is_valid().to_numpy(zero_copy_only=False)
         bad |= malformed
         refused = list(self._refused(batch))
         for _, mask, _ in refused:
@@ -301,13 +300,6 @@ def gathered(rows: Iterable[Row]) -> Gathered:
             read, refused, newest, doubt = json.loads(name)
             tally.add(Tally(read, refused, newest, Doubt(*doubt)))
     return Gathered(segments, pieces, rejected, tally)
-
-
-def _valid(batch: pa.RecordBatch, name: str) -> np.ndarray | None:
-    at = batch.schema.get_field_index(name)
-    if at < 0 or batch.column(at).null_count == batch.num_rows:
-        return None
-    return pc.is_valid(batch.column(at)).to_numpy(zero_copy_only=False)
 
 
 _LONG = 1_000  # characters of one value

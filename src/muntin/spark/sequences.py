@@ -144,18 +144,8 @@ class PipelineShards:
     ) -> Advanced:
         """Fold a batch; nothing here changes until it is accepted.
 
-        Parameters
-        ----------
-        rows
-            What the job returned.
-        sealed_before, sealed : int or None
-            Where the sealed panes ended before and end after the batch. Events before the one are
-            late; events before the other are folded.
-
-        Raises
-        ------
-        SourceError
-            Items are of another type than what is stored of them, in whichever shard.
+        `sealed_before`, `sealed`: where the sealed panes ended before and end after the batch.
+        Events before the one are late; events before the other are folded.
         """
         if not self._specs or sealed is None:
             return Advanced({}, [], 0)

@@ -117,7 +117,8 @@ def said_outside() -> dict[str, str]:
         return dict(SparkConf().getAll())
     submitted = list(_submitted(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))))
     files = [Path(value) for option, value in submitted if option == "--properties-file"]
-    found = _read_properties(files[-1] if files else _defaults_file())
+    usual = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", ""), "conf")
+    found = _read_properties(files[-1] if files else Path(usual, "spark-defaults.conf"))
     for option, value in submitted:
         if option in ("--conf", "-c"):
             name, _, text = value.partition("=")
@@ -134,12 +135,6 @@ def _submitted(words: list[str]) -> Iterator[tuple[str, str]]:
         option, joined, value = word.partition("=")
         if option in (*_OF_OPTION, "--conf", "-c", "--properties-file"):
             yield option, value if joined else next(rest, "")
-
-
-def _defaults_file() -> Path:
-    home = os.environ.get("SPARK_HOME", "")
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
-    return Path(folder) / "spark-defaults.conf"
 
 
 def _read_properties(file: Path) -> dict[str, str]:
