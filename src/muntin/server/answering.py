@@ -7,7 +7,7 @@ file, in a thread for one in memory. Sizes are looked at before and while bytes 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
@@ -61,18 +61,6 @@ class Answering:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._known: Mapping[str, Callable[..., Iterator[bytes]]] = {
-            "sql": self._sql,
-            "on_window": self._on_window,
-            "check": self._check,
-            "followed": self._followed,
-            "windows": self._windows,
-            "rejected": self._rejected,
-            "summaries": self._summaries,
-            "history": self._history,
-            "catalogue": self._catalogue,
-            "postgres": self._postgres,
-        }
         self._postgres_answers: PostgresAnswers | None = None
 
     def answer(self, asked: Asked) -> IO[bytes]:
@@ -84,7 +72,7 @@ class Answering:
         """
         out = SpooledTemporaryFile(INLINE_BYTES)  # noqa: SIM115 (the caller's to close)
         try:
-            for piece in within(asked.bytes_max, self._known[asked.name](**asked.arguments)):
+            for piece in within(asked.bytes_max, getattr(self, asked.name)(**asked.arguments)):
                 out.write(piece)
         except BaseException:
             out.close()
@@ -92,7 +80,7 @@ class Answering:
         out.seek(0)
         return out
 
-    def _sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
+    def sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
         result = self._reader.sql(text)
         if form == JSON and len(result) > rows_max:
             raise RefusalError(
@@ -103,22 +91,22 @@ class Answering:
             )
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
-    def _postgres(self, **asked: Any) -> Iterator[bytes]:
+    def postgres(self, **asked: Any) -> Iterator[bytes]:
         if self._postgres_answers is None:  # most servers never need it
             self._postgres_answers = PostgresAnswers(self._reader)
         return self._postgres_answers.answer(**asked)
 
-    def _on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
+    def on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))
 
-    def _check(self, text: str) -> Iterator[bytes]:
+    def check(self, text: str) -> Iterator[bytes]:
         self._reader.check(text)
         return iter(())
 
-    def _followed(self, text: str) -> Iterator[bytes]:
+    def followed(self, text: str) -> Iterator[bytes]:
         yield self._reader.followed(text).encode()
 
-    def _windows(
+    def windows(
         self,
         summary: str | None = None,
         start: int | None = None,
@@ -133,22 +121,22 @@ class Answering:
         )
         yield encoded({"windows": [window_json(window) for window in found]})
 
-    def _rejected(self, pipeline: str = "", limit: int = 100, after: int = 0) -> Iterator[bytes]:
+    def rejected(self, pipeline: str = "", limit: int = 100, after: int = 0) -> Iterator[bytes]:
         self._reader.pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
         yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
 
-    def _history(
+    def history(
         self, pipeline: str = "", start: int | None = None, end: int | None = None
     ) -> Iterator[bytes]:
         yield encoded(
             events_over_time(self._reader.ledger, self._reader.pipeline(pipeline), start, end)
         )
 
-    def _catalogue(self) -> Iterator[bytes]:
+    def catalogue(self) -> Iterator[bytes]:
         yield encoded({"summaries": catalogue(self._reader.ledger, self._reader.pipelines())})
 
-    def _summaries(self) -> Iterator[bytes]:
+    def summaries(self) -> Iterator[bytes]:
         reader = self._reader
         windows = {n: s.window.kind if s.window else None for n, s in reader.specs().items()}
         summaries = [

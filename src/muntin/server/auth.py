@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
 from muntin.server.limits import ServerLimits
-from muntin.server.postgres.scram import Exchange, Salt, ScramKeys
+from muntin.server.postgres.scram import Exchange, ScramKeys
 from muntin.spec_sites import checked_token
 
 _ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
@@ -78,32 +78,23 @@ class Auth:
         now: Callable[[], float],
     ) -> None:
         self._operate = READ if read_only else OPERATE
-        self._salt = Salt()
+        self._salt = secrets.token_bytes(16)
         self._grants = self._known(reader_token, operator_token)
-        self._open = None if self._grants else Grant(self._operate, "local")
+        self.everybody = None if self._grants else Grant(self._operate, "local")
+        """What all who reach the server may do; None where a token is needed."""
         self._origins = frozenset(_given(origin) for origin in origins)
         self._hosts = frozenset(_given_host(host) for host in hosts)
         self._limits = limits or ServerLimits()
         self._now = now
         self._tickets: dict[bytes, tuple[float, Grant]] = {}
 
-    @property
-    def needs_token(self) -> bool:
-        return self._open is None
-
     def grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Of the bearer token, or of everybody where none is needed."""
-        if self._open is not None:
-            return self._open
-        return self._grant_of(digest(bearer(headers)))
+        return self.everybody or self._grant_of(digest(bearer(headers)))
 
     def still(self, grant: Grant) -> Grant | None:
         """What someone who came in earlier may do now; None where the token is no longer valid."""
-        return self._open or self._grant_of(grant.key)
-
-    def everybody(self) -> Grant | None:
-        """What all who reach the server may do; None where a token is needed."""
-        return self._open
+        return self.everybody or self._grant_of(grant.key)
 
     def exchange(self) -> Exchange[Grant]:
         """The log-in of one of PostgreSQL's clients, whose password is a token."""
@@ -118,13 +109,13 @@ class Auth:
             There would be none, or one can be guessed; the old ones stay.
         """
         grants = self._known(reader_token, operator_token)
-        if bool(grants) != self.needs_token:
+        if bool(grants) == bool(self.everybody):
             raise BadArgument("a server that runs cannot begin or cease to ask for a token")
         self._grants = grants
 
     def host_allowed(self, headers: Mapping[str, str]) -> bool:
         """Whether the name under which the server was called is one of its own."""
-        if self._open is None:
+        if self.everybody is None:
             return True
         name = _host_name(headers.get("host", ""))
         return is_loopback(name) or name in self._hosts
@@ -171,7 +162,7 @@ class Auth:
                 checked_token(token)
             except ValueError as problem:
                 raise BadArgument(str(problem)) from None
-            grants.append(Grant(rights, who, digest(token), self._salt.keys(token)))
+            grants.append(Grant(rights, who, digest(token), ScramKeys.of(token, self._salt)))
         return grants
 
     def _grant_of(self, key: bytes) -> Grant | None:

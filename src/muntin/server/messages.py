@@ -16,6 +16,13 @@ ACTIONS = ("slow_down", "resume")
 _ID_MAX = 64
 _NAME_MAX = 64
 _TICKET_MAX = 256
+ENTRIES = {
+    "hello": ("ticket",),
+    "subscribe": ("select", "query", "windows", "state", "on", "after"),
+    "unsubscribe": (),
+    **dict.fromkeys(ACTIONS, ("pipeline", "summary")),
+}
+"""By the type of a message: what stands in it beside `type` and `id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +88,24 @@ def parse(text: str) -> Message:
     given = json_object(text, "a message")
     identifier = _text(given, "id", _ID_MAX, "")
     kind = given.get("type")
+    if not isinstance(kind, str) or kind not in ENTRIES:
+        raise BadMessage(f"type: one of {', '.join(ENTRIES)}", identifier)
+    for name in given:
+        if name not in ("type", "id", *ENTRIES[kind]):
+            shown = ascii(name)[:40]
+            raise BadMessage(f"{shown}: there is no such entry in this message", identifier)
     if kind == "hello":
-        _only(given, "", "type", "id", "ticket")
         return LiveHello(_text(given, "ticket", _TICKET_MAX, identifier))
     if kind == "unsubscribe":
-        _only(given, identifier, "type", "id")
         return Unsubscribe(identifier)
-    if kind in ACTIONS:
-        _only(given, identifier, "type", "id", "pipeline", "summary")
+    if kind != "subscribe":
         return command(kind, given, identifier)
-    if kind == "subscribe":
-        _only(given, identifier, "type", "id", "select", "query", "windows", "state", "on", "after")
-        after = _text(given, "after", 256, identifier)
-        try:
-            place = Place.parse(after) if after else None
-        except BadArgument as problem:
-            raise BadMessage(str(problem), identifier) from None
-        return Subscribe(identifier, topic(given, identifier), place)
-    raise BadMessage("type: one of hello, subscribe, unsubscribe, slow_down, resume", identifier)
+    after = _text(given, "after", 256, identifier)
+    try:
+        place = Place.parse(after) if after else None
+    except BadArgument as problem:
+        raise BadMessage(str(problem), identifier) from None
+    return Subscribe(identifier, topic(given, identifier), place)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
@@ -180,13 +187,6 @@ def unicode_text(value: str, name: str, identifier: str = "") -> str:
     except UnicodeEncodeError:
         raise BadMessage(f"{name}: holds half a surrogate pair", identifier) from None
     return value
-
-
-def _only(given: dict[str, Any], identifier: str, *names: str) -> None:
-    for name in given:
-        if name not in names:
-            shown = ascii(name)[:40]
-            raise BadMessage(f"{shown}: there is no such entry in this message", identifier)
 
 
 class _TwiceError(Exception):

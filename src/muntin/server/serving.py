@@ -101,7 +101,7 @@ class Server:
         postgres_host, postgres_port = ("", 0) if postgres is None else _postgres(postgres)
         encrypts = _certificate(certificate, key, postgres)
         beyond = [h for h in (host, postgres_host) if h and not is_loopback(h)]
-        if beyond and not auth.needs_token:
+        if beyond and auth.everybody:
             raise BadArgument(
                 f"host {beyond[0]} can be reached from other machines: set MUNTIN_TOKEN (to read) "
                 "or MUNTIN_OPERATOR_TOKEN (to read and command) first, or listen on 127.0.0.1"

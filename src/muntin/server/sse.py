@@ -21,7 +21,7 @@ from muntin.server import protocol
 from muntin.server.channel import Frame, Place
 from muntin.server.http import Http, parameters
 from muntin.server.live import Hub
-from muntin.server.messages import Subscribe, topic
+from muntin.server.messages import ENTRIES, Subscribe, topic
 from muntin.server.problems import problem, status_of
 from muntin.server.sending import client_of
 from muntin.server.sockets import stream_of
@@ -29,7 +29,6 @@ from muntin.server.sockets import stream_of
 COMMENT_SECONDS = 15.0  # proxies close what is silent
 RETRY_MS = (500, 5_000)  # a browser comes back after so long; not all at once
 _NO_EVENTS = ('{"type":"welcome"', '{"type":"subscribed"')
-_ENTRIES = ("select", "query", "windows", "state", "on", "after")
 
 
 class Events:
@@ -162,7 +161,7 @@ _START: dict[str, Any] = {
 
 def _wanted(request: Request) -> Subscribe:
     """The subscription in the query string; the browser sends Last-Event-ID when it comes back."""
-    given: dict[str, Any] = {**parameters(request, *_ENTRIES)}
+    given: dict[str, Any] = {**parameters(request, *ENTRIES["subscribe"])}
     after = request.headers.get("last-event-id") or given.pop("after", "")
     given.pop("after", None)
     for name in ("windows", "state"):

@@ -47,6 +47,7 @@ _PUBLIC, _CATALOG, _INFORMATION = 2200, 11, 13_000
 _KINDS = {"#": pa.int64(), "~": pa.float32(), "?": pa.bool_(), "*": pa.list_(pa.uint32()),
           "%": pa.list_(pa.string())}  # fmt: skip
 """Of a column, by the last sign of its entry in the file; others are texts."""
+_NOTHING = {pa.int64(): 0, pa.float32(): 0.0, pa.bool_(): False}
 
 
 @cache
@@ -66,20 +67,29 @@ def catalog_tables(
 ) -> dict[str, pa.Table]:
     """By name; those of information_schema with it in front.
 
-    What PostgreSQL has beyond what is here is there without rows, and its columns are null: each
-    tool asks for some of them.
+    What PostgreSQL has beyond what is here is there without rows, since each tool asks for some of
+    it. What a row leaves out is null; in pg_catalog, where PostgreSQL has something in each row,
+    numbers are 0 and flags false.
     """
     empty = empty_catalogs()
+    found = catalog_rows(known, columns)
+    nothing = {
+        name: {f.name: _NOTHING[f.type] for f in empty[name].schema if f.type in _NOTHING}
+        for name in found
+        if name.startswith("pg_")
+    }
     return empty | {
-        name: pa.Table.from_pylist(rows, empty[name].schema)
-        for name, rows in catalog_rows(known, columns).items()
+        name: pa.Table.from_pylist(
+            [{**nothing.get(name, {}), **row} for row in rows], empty[name].schema
+        )
+        for name, rows in found.items()
     }
 
 
 def catalog_rows(
     known: Iterable[str], columns: Mapping[str, Columns]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the catalogs that have some; what they leave out is null."""
+    """Rows of the catalogs that have some."""
     oids = {name: _FIRST_OID + at for at, name in enumerate(known)}
     return {
         "pg_am": [{"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"}],
@@ -106,24 +116,21 @@ def namespaces() -> tuple[tuple[int, str], ...]:
 
 
 def _server_rows(known: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    role = {"oid": 10, "rolname": USER, "rolsuper": False, "rolinherit": True,
-            "rolcreaterole": False, "rolcreatedb": False, "rolcanlogin": True,
-            "rolreplication": False, "rolconnlimit": -1, "rolbypassrls": False}  # fmt: skip
+    role = {"oid": 10, "rolname": USER, "rolinherit": True, "rolcanlogin": True,
+            "rolconnlimit": -1}  # fmt: skip
     database = {"oid": 5, "datname": DATABASE, "datdba": 10, "encoding": 6, "datcollate": "C",
-                "datctype": "C", "datistemplate": False, "datallowconn": True,
-                "dattablespace": 1663, "datlocprovider": "c"}  # fmt: skip
-    listed = [
-        {"schemaname": SCHEMA, "tablename": name, "tableowner": USER, "hasindexes": False,
-         "hasrules": False, "hastriggers": False, "rowsecurity": False}
-        for name in known
-    ]  # fmt: skip
+                "datctype": "C", "datallowconn": True, "datconnlimit": -1, "dattablespace": 1663,
+                "datlocprovider": "c"}  # fmt: skip
+    listed = [{"schemaname": SCHEMA, "tablename": name, "tableowner": USER} for name in known]
     return {
         "pg_roles": [role],
         "pg_authid": [role],
-        "pg_user": [{"usename": USER, "usesysid": 10, "usesuper": False}],
+        "pg_user": [{"usename": USER, "usesysid": 10}],
         "pg_database": [database],
         "pg_tablespace": [{"oid": 1663, "spcname": "pg_default", "spcowner": 10}],
-        "pg_settings": [{"name": n, "setting": value} for n, value in SETTINGS.items()],
+        "pg_settings": [
+            {"name": n, "setting": value, "sourceline": None} for n, value in SETTINGS.items()
+        ],
         "pg_tables": listed,
         "pg_proc": [_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)],
     }
@@ -131,14 +138,9 @@ def _server_rows(known: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
 
 def _class(oid: int, name: str, columns: Columns) -> dict[str, Any]:
     return {
-        "oid": oid, "relname": name, "relnamespace": _PUBLIC, "reltype": 0, "reloftype": 0,
-        "relowner": 10, "relam": 2, "relfilenode": 0, "reltablespace": 0, "relpages": 0,
-        "reltuples": -1.0, "relallvisible": 0, "reltoastrelid": 0, "relhasindex": False,
-        "relisshared": False, "relpersistence": "p", "relkind": "r", "relnatts": len(columns),
-        "relchecks": 0, "relhasrules": False, "relhastriggers": False, "relhassubclass": False,
-        "relrowsecurity": False, "relforcerowsecurity": False, "relispopulated": True,
-        "relreplident": "n", "relispartition": False, "relrewrite": 0,
-        "relhasoids": False,
+        "oid": oid, "relname": name, "relnamespace": _PUBLIC, "relowner": 10, "relam": 2,
+        "reltuples": -1.0, "relpersistence": "p", "relkind": "r", "relnatts": len(columns),
+        "relispopulated": True, "relreplident": "n",
     }  # fmt: skip
 
 
@@ -146,12 +148,9 @@ def _attribute(oid: int, at: int, name: str, kind: pa.DataType) -> dict[str, Any
     of = type_of(kind)
     return {
         "attrelid": oid, "attname": name, "atttypid": of.oid, "attstattarget": -1,
-        "attlen": of.size,
-        "attnum": at, "attndims": 0, "attcacheoff": -1, "attbyval": of.size > 0,
-        "atttypmod": modifier_of(kind),
-        "attstorage": "p", "attalign": "d", "attnotnull": False, "atthasdef": False,
-        "atthasmissing": False, "attidentity": "", "attgenerated": "", "attisdropped": False,
-        "attislocal": True, "attinhcount": 0, "attcollation": 0, "attcompression": "",
+        "attlen": of.size, "attnum": at, "attcacheoff": -1, "attbyval": of.size > 0,
+        "atttypmod": modifier_of(kind), "attstorage": "p", "attalign": "d", "attidentity": "",
+        "attgenerated": "", "attislocal": True, "attcompression": "",
     }  # fmt: skip
 
 
@@ -164,14 +163,9 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     binary = short + ("_" if oid >= 1082 else "")  # date_recv, but int8recv
     row = {
         "oid": oid, "typname": short, "typnamespace": _CATALOG, "typowner": 10,
-        "typlen": kind.size,
-        "typbyval": kind.size > 0, "typtype": "b", "typcategory": category,
-        "typispreferred": False,
-        "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0,
-        "typarray": kind.lists,
-        "typinput": short + "in", "typnotnull": False, "typbasetype": 0, "typtypmod": -1,
-        "typndims": 0, "typcollation": 0, "typreceive": binary + "recv",
-        "typsend": binary + "send",
+        "typlen": kind.size, "typbyval": kind.size > 0, "typtype": "b", "typcategory": category,
+        "typisdefined": True, "typdelim": ",", "typarray": kind.lists, "typinput": short + "in",
+        "typtypmod": -1, "typreceive": binary + "recv", "typsend": binary + "send",
     }  # fmt: skip
     yield row
     yield row | {
@@ -186,8 +180,8 @@ _RECEIVE = ("array_recv", *(row["typreceive"] for kind in TYPES for row in [*_ty
 
 def _procedure(oid: int, name: str) -> dict[str, Any]:
     """By the names of these Npgsql tells which types are lists."""
-    return {"oid": oid, "proname": name, "pronamespace": _CATALOG, "prokind": "f", "prorettype": 0,
-            "proretset": False, "pronargs": 1, "proargtypes": "2281"}  # fmt: skip
+    return {"oid": oid, "proname": name, "pronamespace": _CATALOG, "prokind": "f", "pronargs": 1,
+            "proargtypes": "2281"}  # fmt: skip
 
 
 def _information(

@@ -1,19 +1,30 @@
-"""One client's connection: whole messages in, bytes out, both bounded and at the client's pace."""
+"""One client's connection: whole messages in and out, both bounded and at the client's pace."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
+import struct
 from collections.abc import Callable
+from typing import Any
+
+from pygwire.connection import BackendConnection
+from pygwire.constants import ConnectionPhase, StartupRequestCode, TransactionStatus
+from pygwire.exceptions import PygwireError
 
 from muntin.server.limits import KIB, ServerLimits
+from muntin.server.postgres.portal import wire
+from muntin.server.postgres.reports import FATAL, Refusal, error_fields
 from muntin.server.sending import Pace
 
 STARTUP_BYTES_MAX = 10_000  # as PostgreSQL has it
 BUFFER_BYTES_MAX = 128 * KIB  # received and not read: beyond it, nothing more is taken
 WRITE_BYTES_HIGH = 64 * KIB
 PIECE_BYTES = 64 * KIB
+OLDEST, NEWEST = StartupRequestCode.V3_0, StartupRequestCode.V3_2  # of the protocol
+MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 
 
 class GoneError(Exception):
@@ -25,7 +36,10 @@ class FrameError(Exception):
 
 
 class ClientLink(asyncio.Protocol):
-    """For the loop's thread; `on_made` begins the session, `on_lost` ends it."""
+    """For the loop's thread; `on_made` begins the session, `on_lost` ends it.
+
+    What is said waits until `flush`; any method that sends raises GoneError.
+    """
 
     def __init__(
         self,
@@ -36,6 +50,9 @@ class ClientLink(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.lost = False
         self.encrypted = False
+        self.status = TransactionStatus.IDLE
+        self._machine = BackendConnection()
+        self._out = bytearray()
         self._limits = limits
         self._on_made = on_made
         self._on_lost = on_lost
@@ -80,16 +97,25 @@ class ClientLink(asyncio.Protocol):
 
     # the session's side
 
-    async def startup(self) -> bytes:
-        """A message of the start, which has no letter. Raises FrameError, GoneError."""
+    async def startup(self) -> Any:
+        """A message of the start, which has no letter, and is the same in all minor versions:
+        pygwire knows two. Raises FrameError, GoneError."""
         head = await self._read(4)
         length = int.from_bytes(head)
         if not 8 <= length <= STARTUP_BYTES_MAX:
             raise FrameError(f"a startup message of {length:,} bytes")
-        return head + await self._read(length - 4)
+        data = head + await self._read(length - 4)
+        version = int.from_bytes(data[4:8])
+        if version >> 16 == OLDEST >> 16:
+            data = data[:4] + OLDEST.to_bytes(4) + data[8:]
+        message: Any = next(iter(self._machine.receive(data)))
+        if isinstance(message, wire.StartupMessage):
+            message.protocol_version = version
+        return message
 
-    async def message(self) -> bytes:
-        """Any later one. Raises FrameError, GoneError."""
+    async def receive(self, *, skipping: bool = False) -> Any:
+        """Any later one; None for what is passed over until Sync: pygwire takes some for wrong.
+        Raises FrameError, GoneError."""
         head = await self._read(5)
         length = int.from_bytes(head[1:])
         if not 4 <= length <= self._limits.message_bytes_max:
@@ -97,9 +123,17 @@ class ClientLink(asyncio.Protocol):
             raise FrameError(f"a message of {length:,} bytes; at most {most:,}")
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
-                return head + await self._read(length - 4)
+                data = head + await self._read(length - 4)
         except TimeoutError:
             raise FrameError("the message did not come in time") from None
+        if skipping and data[:1] not in (b"S", b"X"):
+            return None
+        if data[:1] == b"Q" and self._machine.phase == ConnectionPhase.EXTENDED_QUERY:
+            # asyncpg, where a parameter was none of its type; pygwire waits for a Sync
+            _ = [*self._machine.receive(wire.Sync().to_wire())]
+            self._machine.send(wire.ReadyForQuery(status=self.status))
+        (message,) = self._machine.receive(data)
+        return message
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
         """The handshake of TLS, before anything else is read. Raises FrameError, GoneError."""
@@ -120,8 +154,25 @@ class ClientLink(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
         self.encrypted = True
 
-    async def send(self, data: bytes) -> None:
+    def put(self, message: Any) -> None:
+        self._out += self._machine.send(message)
+
+    def put_rows(self, data: bytes) -> None:
+        """Messages that pygwire need not see: rows, and those before which it would be confused."""
+        self._out += data
+
+    async def send(self, message: Any) -> None:
+        self.put(message)
+        await self.flush()
+
+    async def ready(self) -> None:
+        """The client may ask."""
+        await self.send(wire.ReadyForQuery(status=self.status))
+
+    async def flush(self) -> None:
         """Write, and wait where the client does not read; it is cut where it reads too slowly."""
+        data = bytes(self._out)
+        self._out.clear()
         for at in range(0, len(data), PIECE_BYTES):
             if self.lost:
                 raise GoneError
@@ -129,6 +180,18 @@ class ClientLink(asyncio.Protocol):
             self._pace.sent += min(PIECE_BYTES, len(data) - at)
             if self._full:
                 await self._wait_until_writable()
+
+    async def flush_some(self) -> None:
+        """Where enough waits."""
+        if len(self._out) > KIB:
+            await self.flush()
+
+    async def end(self, error: Refusal) -> None:
+        """The last message, in the middle of whatever was said."""
+        fields = {**error_fields(error), "S": FATAL, "V": FATAL}
+        self.put_rows(wire.ErrorResponse(fields=fields).to_wire())
+        with contextlib.suppress(GoneError):
+            await self.flush()
 
     def close(self) -> None:
         """After what was written, or in some seconds."""
@@ -166,3 +229,9 @@ class ClientLink(asyncio.Protocol):
 def _wake(waiting: asyncio.Future[None] | None) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(None)
+
+
+def reason(error: Exception) -> str:
+    """Why a message is malformed: pygwire says of a text that is not UTF-8 that it has no end."""
+    cause = error.__context__
+    return f"a text is not UTF-8: {cause}" if isinstance(cause, UnicodeError) else str(error)

@@ -8,12 +8,11 @@ from typing import Any
 
 from muntin.server.auth import Auth, Grant
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.link import FrameError
+from muntin.server.postgres.link import NEWEST, ClientLink, FrameError
 from muntin.server.postgres.portal import wire
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.scram import MECHANISM, ScramError
 from muntin.server.postgres.settings import SessionSettings
-from muntin.server.postgres.talk import NEWEST, Talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Opening:
     in_the_open: bool
     cancel: Callable[[int, bytes], None]
 
-    async def begin(self, talk: Talk) -> tuple[Grant, SessionSettings] | None:
+    async def begin(self, link: ClientLink) -> tuple[Grant, SessionSettings] | None:
         """Who it is and what it has set; None where it only cancelled.
 
         Raises
@@ -51,57 +50,57 @@ class Opening:
         Refusal, ScramError, FrameError, GoneError
         """
         for _ in range(4):
-            message = await talk.startup()
+            message = await link.startup()
             match message:
-                case wire.SSLRequest() if self.certificate and not talk.link.encrypted:
-                    await talk.send(wire.SSLResponse(accepted=True))
-                    await talk.link.encrypt(self.certificate.context())
+                case wire.SSLRequest() if self.certificate and not link.encrypted:
+                    await link.send(wire.SSLResponse(accepted=True))
+                    await link.encrypt(self.certificate.context())
                 case wire.SSLRequest():
-                    await talk.send(wire.SSLResponse(accepted=False))
+                    await link.send(wire.SSLResponse(accepted=False))
                 case wire.GSSEncRequest():
-                    await talk.send(wire.GSSResponse(accepted=False))
+                    await link.send(wire.GSSResponse(accepted=False))
                 case wire.CancelRequest():
                     self.cancel(message.process_id, message.secret_key)
                     return None
                 case wire.StartupMessage() if self.spare:
                     raise Refusal("53300", "too many connections", "come again later")
-                case wire.StartupMessage() if not (talk.link.encrypted or self.in_the_open):
+                case wire.StartupMessage() if not (link.encrypted or self.in_the_open):
                     raise Refusal("28000", "only with TLS from other machines", "sslmode=require")
                 case wire.StartupMessage():
-                    self._negotiate(talk, message)
+                    self._negotiate(link, message)
                     settings = SessionSettings(message.params)
-                    grant = await self._log_in(talk)
-                    await self._welcome(talk, settings)
+                    grant = await self._log_in(link)
+                    await self._welcome(link, settings)
                     return grant, settings
         raise FrameError("too many requests before the startup message")
 
-    def _negotiate(self, talk: Talk, message: Any) -> None:
+    def _negotiate(self, link: ClientLink, message: Any) -> None:
         """What the client wants of the protocol beyond what is spoken here."""
         unknown = [name for name in message.params if name.startswith("_pq_.")]
         if unknown or message.protocol_version > NEWEST:
             spoken = min(message.protocol_version, NEWEST)  # major and minor, as PostgreSQL has it
-            talk.put(wire.NegotiateProtocolVersion(newest_minor=spoken, unrecognized=unknown))
+            link.put(wire.NegotiateProtocolVersion(newest_minor=spoken, unrecognized=unknown))
 
-    async def _log_in(self, talk: Talk) -> Grant:
-        grant = self.auth.everybody()
+    async def _log_in(self, link: ClientLink) -> Grant:
+        grant = self.auth.everybody
         if grant is None:
             exchange = self.auth.exchange()
-            await talk.send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
-            first = await talk.receive()
+            await link.send(wire.AuthenticationSASL(mechanisms=[MECHANISM]))
+            first = await link.receive()
             if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
                 raise ScramError(f"only {MECHANISM} is offered")
             challenge = exchange.first(first.data)
-            await talk.send(wire.AuthenticationSASLContinue(data=challenge))
-            last = await talk.receive()
+            await link.send(wire.AuthenticationSASLContinue(data=challenge))
+            last = await link.receive()
             if not isinstance(last, wire.SASLResponse):
                 raise ScramError("this is no answer to the challenge")
             proof, grant = exchange.final(last.data)
-            await talk.send(wire.AuthenticationSASLFinal(data=proof))
-        talk.put(wire.AuthenticationOk())
+            await link.send(wire.AuthenticationSASLFinal(data=proof))
+        link.put(wire.AuthenticationOk())
         return grant
 
-    async def _welcome(self, talk: Talk, settings: SessionSettings) -> None:
+    async def _welcome(self, link: ClientLink, settings: SessionSettings) -> None:
         for name, value in settings.reported():
-            talk.put(wire.ParameterStatus(name=name, value=value))
-        talk.put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))
-        await talk.ready()
+            link.put(wire.ParameterStatus(name=name, value=value))
+        link.put(wire.BackendKeyData(process_id=self.number, secret_key=self.secret))
+        await link.ready()

@@ -13,7 +13,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 4096  # PostgreSQL's own; a token is long and random, so more would only cost
@@ -25,30 +25,23 @@ class ScramError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Salt:
-    """What all keys of one server are made with."""
-
-    value: bytes = field(default_factory=lambda: secrets.token_bytes(16))
-
-    def keys(self, token: str) -> ScramKeys:
-        salted = hashlib.pbkdf2_hmac("sha256", token.encode(), self.value, ITERATIONS)
-        client = hmac.digest(salted, b"Client Key", "sha256")
-        stored = hashlib.sha256(client).digest()
-        return ScramKeys(stored, hmac.digest(salted, b"Server Key", "sha256"))
-
-
-@dataclass(frozen=True, slots=True)
 class ScramKeys:
     """What the server knows of a token."""
 
     stored: bytes = field(repr=False)
     server: bytes = field(repr=False)
 
+    @classmethod
+    def of(cls, token: str, salt: bytes) -> Self:
+        salted = hashlib.pbkdf2_hmac("sha256", token.encode(), salt, ITERATIONS)
+        stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+        return cls(stored, hmac.digest(salted, b"Server Key", "sha256"))
+
 
 class Exchange(Generic[Owner]):
     """One log-in: `first` answers the client's first message, `final` its last."""
 
-    def __init__(self, salt: Salt, known: Sequence[tuple[ScramKeys, Owner]]) -> None:
+    def __init__(self, salt: bytes, known: Sequence[tuple[ScramKeys, Owner]]) -> None:
         self._salt = salt
         self._known = known
         self._nonce = ""
@@ -67,7 +60,7 @@ class Exchange(Generic[Owner]):
             raise ScramError("the first message has no nonce")
         self._header = text[: len(text) - len(bare)]
         self._nonce = nonce + secrets.token_urlsafe(18)
-        salt = base64.b64encode(self._salt.value).decode()
+        salt = base64.b64encode(self._salt).decode()
         challenge = f"r={self._nonce},s={salt},i={ITERATIONS}"
         self._said = f"{bare},{challenge}"
         return challenge.encode()

@@ -23,7 +23,7 @@ from muntin.server.postgres.commands import (
     copy_begun,
     write_of,
 )
-from muntin.server.postgres.link import ClientLink, FrameError, GoneError
+from muntin.server.postgres.link import MALFORMED, ClientLink, FrameError, GoneError, reason
 from muntin.server.postgres.literals import compared, learned, stand_ins
 from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.portal import (
@@ -41,7 +41,6 @@ from muntin.server.postgres.reports import Refusal, error_fields, notice_fields
 from muntin.server.postgres.rows import BINARY, formats_of
 from muntin.server.postgres.scram import ScramError
 from muntin.server.postgres.settings import SessionSettings
-from muntin.server.postgres.talk import MALFORMED, Talk, reason
 from muntin.server.postgres.text import statements_of
 from muntin.server.statements import Statements
 
@@ -62,7 +61,7 @@ class PostgresSession:
         opening: Opening,
         limits: ServerLimits,
     ) -> None:
-        self._talk = Talk(link)
+        self._link = link
         self._client = client
         self._statements = statements
         self.opening = opening
@@ -80,25 +79,25 @@ class PostgresSession:
         """Until the client goes."""
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
-                begun = await self.opening.begin(self._talk)
+                begun = await self.opening.begin(self._link)
             if begun is not None:
                 self._grant, self._settings = begun
                 await self._serve()
         except (FrameError, *MALFORMED) as error:
             said = f"this is not PostgreSQL's protocol: {reason(error)}"
-            await self._talk.end(Refusal("08P01", said))
+            await self._link.end(Refusal("08P01", said))
         except ScramError as error:
-            await self._talk.end(
+            await self._link.end(
                 Refusal("28P01", str(error), "the password is a token of this server")
             )
         except Refusal as error:
-            await self._talk.end(error)
+            await self._link.end(error)
         except (GoneError, TimeoutError):
             pass
         finally:
             for portal in self._prepared.portals.values():
                 self._release(portal)
-            self._talk.link.close()
+            self._link.close()
 
     def cancel(self) -> None:
         """What runs for this client is ended, if something does."""
@@ -109,15 +108,15 @@ class PostgresSession:
     async def leave(self) -> None:
         """The server stops."""
         with contextlib.suppress(GoneError, PygwireError):
-            await self._talk.end(Refusal("57P01", "the server stops", "connect again later"))
-        self._talk.link.close()
+            await self._link.end(Refusal("57P01", "the server stops", "connect again later"))
+        self._link.close()
 
     # messages
 
     async def _serve(self) -> None:
         loop, count = asyncio.get_running_loop(), 0
         while True:
-            message = await self._talk.receive(skipping=self._skipping)
+            message = await self._link.receive(skipping=self._skipping)
             if isinstance(message, wire.Terminate):
                 return
             count += 1
@@ -135,7 +134,7 @@ class PostgresSession:
                     await self._query(message.query_string)
                 case wire.Parse():
                     self._prepared.parse(message)
-                    self._talk.put(wire.ParseComplete())
+                    self._link.put(wire.ParseComplete())
                 case wire.Bind():
                     self._bind(message)
                 case wire.Describe():
@@ -146,14 +145,14 @@ class PostgresSession:
                     self._close(message)
                 case wire.Sync():
                     self._skipping = False
-                    if self._talk.status == TransactionStatus.IDLE:
+                    if self._link.status == TransactionStatus.IDLE:
                         self._drop_portals()
-                    await self._talk.ready()
+                    await self._link.ready()
                 case wire.Flush():
-                    await self._talk.flush()
+                    await self._link.flush()
                 case _:
                     raise FrameError(f"{type(message).__name__} is not expected here")  # noqa: TRY301
-            await self._talk.flush_some()
+            await self._link.flush_some()
         except (GoneError, FrameError, asyncio.CancelledError, *MALFORMED):
             raise
         except Exception as error:
@@ -161,7 +160,7 @@ class PostgresSession:
                 _LOG.exception("a message failed: %s", type(message).__name__)
             await self._failed(error)
             if isinstance(message, wire.Query):
-                await self._talk.ready()
+                await self._link.ready()
             else:
                 self._skipping = True
 
@@ -172,7 +171,7 @@ class PostgresSession:
         if len(parts) > STATEMENTS_AT_ONCE_MAX:
             raise Refusal("54000", f"at most {STATEMENTS_AT_ONCE_MAX} statements in one text")
         if not parts:
-            self._talk.put(wire.EmptyQueryResponse())
+            self._link.put(wire.EmptyQueryResponse())
         start = 0
         for part in parts:
             start = text.index(part, start)
@@ -181,9 +180,9 @@ class PostgresSession:
             except SelectError as error:
                 raise error.moved(lambda place, start=start: start + place) from None
             start += len(part)
-        if self._talk.status == TransactionStatus.IDLE:
+        if self._link.status == TransactionStatus.IDLE:
             self._drop_portals()
-        await self._talk.ready()
+        await self._link.ready()
 
     async def _one(self, text: str) -> None:
         said = prepared(text, ())
@@ -193,7 +192,7 @@ class PostgresSession:
         portal = said.bound((), ())
         if said.cursor is not None:
             if not said.cursor.select:
-                self._talk.put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
+                self._link.put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
             await self._with_cursor(portal, said.cursor)
             return
         try:
@@ -201,7 +200,7 @@ class PostgresSession:
             if said.copy:
                 await self._copy(portal)
                 return
-            self._talk.put(row_description(portal.head, ()))
+            self._link.put(row_description(portal.head, ()))
             await self._rows(portal, 0)
         finally:
             self._release(portal)
@@ -210,15 +209,15 @@ class PostgresSession:
         """DECLARE, whose portal it is, or FETCH in the portal's formats."""
         self._may_ask()
         if cursor.select:
-            if self._talk.status == TransactionStatus.IDLE and not cursor.hold:
+            if self._link.status == TransactionStatus.IDLE and not cursor.hold:
                 remedy = "BEGIN first, or DECLARE it WITH HOLD"
                 raise Refusal("25P01", "a cursor stands in a transaction", remedy)
             if cursor.name in self._prepared.portals:
                 raise Refusal("42P03", f"the cursor {cursor.name[:64]} exists already")
             await self._answered(portal)
             self._prepared.keep(cursor.name, portal)
-            portal.held = self._talk.status == TransactionStatus.IDLE
-            self._talk.put(wire.CommandComplete(tag="DECLARE CURSOR"))
+            portal.held = self._link.status == TransactionStatus.IDLE
+            self._link.put(wire.CommandComplete(tag="DECLARE CURSOR"))
             return
         held = self._prepared.cursor(cursor.name)
         columns = len(held.head["columns"])
@@ -234,17 +233,17 @@ class PostgresSession:
         formats = [BINARY] * len(portal.head["columns"])
         # not by `_put`: pygwire holds that with the rows the extended protocol ends
         begun = wire.CopyOutResponse(overall_format=BINARY, col_formats=formats)
-        self._talk.put_rows(begun.to_wire())
+        self._link.put_rows(begun.to_wire())
         first = b""
         async for piece in portal.rows(0):
             if len(first) < COPY_HEAD_BYTES:
                 first += piece
                 piece = copy_begun(first) if len(first) >= COPY_HEAD_BYTES else b""
-            self._talk.put_rows(piece)
-            await self._talk.flush()
+            self._link.put_rows(piece)
+            await self._link.flush()
         end = COPY_END if first else copy_begun(b"")
-        self._talk.put_rows(end + wire.CopyDone().to_wire())
-        self._talk.put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
+        self._link.put_rows(end + wire.CopyDone().to_wire())
+        self._link.put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
     # the extended protocol
 
@@ -252,19 +251,19 @@ class PostgresSession:
         old = self._prepared.bind(message)
         if old is not None:
             self._release(old)
-        self._talk.put(wire.BindComplete())
+        self._link.put(wire.BindComplete())
 
     async def _describe(self, message: Any) -> None:
         if message.kind == "P":
             portal = self._prepared.portal(message.name)
             if not portal.prepared.has_rows and portal.answer is None:
-                self._talk.put(wire.NoData())
+                self._link.put(wire.NoData())
                 return
             cursor = portal.prepared.cursor
             if cursor is None:
                 await self._answered(portal)
             head = portal.head if cursor is None else self._prepared.cursor(cursor.name).head
-            self._talk.put(row_description(head, portal.formats))
+            self._link.put(row_description(head, portal.formats))
             portal.described = True
             return
         known = self._prepared.prepared.get(message.name)
@@ -272,11 +271,11 @@ class PostgresSession:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
         if not known.has_rows:
             self._put_types(known)
-            self._talk.put(wire.NoData())
+            self._link.put(wire.NoData())
             return
         if known.cursor is not None:
             self._put_types(known)
-            self._talk.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
+            self._link.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
             return
         probes = compared(known.text, known.given, known.types)
         portal = known.bound(stand_ins(known.text, known.types), ())
@@ -284,19 +283,19 @@ class PostgresSession:
             await self._answered(portal, describe=[*probes.values()])
             known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
             self._put_types(known)
-            self._talk.put(row_description(portal.head, ()))
+            self._link.put(row_description(portal.head, ()))
             known.described = columns_of(portal.head)
         finally:
             self._release(portal)
 
     def _put_types(self, known: Prepared) -> None:
         types = [oid or _TEXT_OID for oid in known.types]
-        self._talk.put(wire.ParameterDescription(type_oids=types))
+        self._link.put(wire.ParameterDescription(type_oids=types))
 
     async def _execute(self, message: Any) -> None:
         portal = self._prepared.portal(message.portal)
         if not portal.prepared.text:
-            self._talk.put(wire.EmptyQueryResponse())
+            self._link.put(wire.EmptyQueryResponse())
             return
         if portal.prepared.command is not None:
             self._obey(portal.prepared.command)
@@ -319,7 +318,7 @@ class PostgresSession:
             portal = self._prepared.portals.pop(message.name, None)
             if portal is not None:
                 self._release(portal)
-        self._talk.put(wire.CloseComplete())
+        self._link.put(wire.CloseComplete())
 
     # answers
 
@@ -361,37 +360,37 @@ class PostgresSession:
     def _may_ask(self) -> None:
         if self.opening.auth.still(self._grant) is None:
             raise Refusal("28000", "the token has been exchanged", "connect again", fatal=True)
-        if self._talk.status == TransactionStatus.ERROR_TRANSACTION:
+        if self._link.status == TransactionStatus.ERROR_TRANSACTION:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
 
     async def _rows(self, portal: Portal, most: int, tag: str = "SELECT") -> None:
         before = portal.rows_sent
         said = portal.head["notice"]
         if said and not before and not self._settings.is_quiet:
-            self._talk.put(wire.NoticeResponse(fields=notice_fields(said)))
+            self._link.put(wire.NoticeResponse(fields=notice_fields(said)))
         async for piece in portal.rows(most):
-            self._talk.put_rows(piece)
-            await self._talk.flush()
+            self._link.put_rows(piece)
+            await self._link.flush()
         if most and tag == "SELECT" and portal.rows_sent < portal.head.get("rows", 0):
-            self._talk.put(wire.PortalSuspended())
+            self._link.put(wire.PortalSuspended())
             return
-        self._talk.put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
+        self._link.put(wire.CommandComplete(tag=f"{tag} {portal.rows_sent - before}"))
 
     def _obey(self, command: SessionCommand) -> None:
-        failed = self._talk.status == TransactionStatus.ERROR_TRANSACTION
+        failed = self._link.status == TransactionStatus.ERROR_TRANSACTION
         tag = command.tag
         if failed and tag not in ("ROLLBACK", "COMMIT"):
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
         if tag == "BEGIN":
-            self._talk.status = TransactionStatus.IN_TRANSACTION
+            self._link.status = TransactionStatus.IN_TRANSACTION
         elif tag == "ROLLBACK" and command.name:  # to a savepoint: nothing was done since
-            self._talk.status = TransactionStatus.IN_TRANSACTION if failed else self._talk.status
+            self._link.status = TransactionStatus.IN_TRANSACTION if failed else self._link.status
         elif tag in ("COMMIT", "ROLLBACK"):
             tag = "ROLLBACK" if failed else tag
             for portal in self._prepared.portals.values() if tag == "COMMIT" else ():
                 declared = portal.prepared.cursor
                 portal.held = portal.held or (declared is not None and declared.hold)
-            self._talk.status = TransactionStatus.IDLE
+            self._link.status = TransactionStatus.IDLE
         elif tag == "RESET" or (tag == "SET" and command.value.upper() == "DEFAULT"):
             self._settings.reset(command.name)
         elif tag == "SET" and command.name:
@@ -404,7 +403,7 @@ class PostgresSession:
                 self._release(self._prepared.portals.pop(name))
         if tag == "DISCARD ALL":  # what a pool sends before it lends a connection to another
             self._settings.reset("")
-        self._talk.put(wire.CommandComplete(tag=tag))
+        self._link.put(wire.CommandComplete(tag=tag))
 
     def _release(self, portal: Portal) -> None:
         if portal.answer is not None:
@@ -419,8 +418,8 @@ class PostgresSession:
     # bytes
 
     async def _failed(self, error: BaseException) -> None:
-        if self._talk.status == TransactionStatus.IN_TRANSACTION:
-            self._talk.status = TransactionStatus.ERROR_TRANSACTION
+        if self._link.status == TransactionStatus.IN_TRANSACTION:
+            self._link.status = TransactionStatus.ERROR_TRANSACTION
         if isinstance(error, Refusal) and error.fatal:
             raise error
-        await self._talk.send(wire.ErrorResponse(fields=error_fields(error)))
+        await self._link.send(wire.ErrorResponse(fields=error_fields(error)))
