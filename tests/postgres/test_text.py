@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -118,11 +120,40 @@ def test_literals(value, form, oid, written):
         (b"yesterday", 0, 1184, "yesterday"),
         (b"noon", 0, 1083, "noon"),
         ((86_400_000_000).to_bytes(8), 1, 1083, "time"),
+        (struct.pack(">6i", 1, 0, 25, 1, 1, 9) + b"cut", 1, 1009, "send it as text"),
+        (struct.pack(">5i", 1, 0, 25, -1, 1), 1, 1009, "send it as text"),
     ],
 )
 def test_what_is_no_literal_is_refused(value, form, oid, said):
     with pytest.raises(SelectError, match=said):
         literal(value, form, oid)
+
+
+WORDS = re.findall(
+    r"\S+",
+    """SELECT FROM WHERE AND time o ( ) , . :: = <> >= ANY ALL ARRAY [ ] '{a}' 'x' $1 $2 FLOAT AS
+    CAST TIMESTAMP WITH TIME ZONE AT LIMIT LAST FOR TO INTERVAL TO_DATE 'YYYY-MM-DD' NUMERIC COPY
+    DECLARE c CURSOR FETCH SET RESET CLOSE ROLLBACK /* --""",
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=9))
+def test_whatever_words_come_they_are_read_or_refused(words):
+    """A statement that breaks off: its end was looked for beyond it, and the connection cut."""
+    with contextlib.suppress(SelectError, Refusal):
+        found = prepared(" ".join(words), ())
+        found.bound(["1"] * len(found.types), ())
+
+
+@pytest.mark.parametrize("text", ["SELECT count FROM o WHERE d = ANY (", "SELECT $1::", "/* x"])
+def test_what_breaks_off_is_left_to_who_answers(text):
+    assert prepared(text, ()).bound(["1"], ()).edited.text == text.replace("$1", "1")
+    assert statements_of(text) == [text]
+
+
+def test_a_comment_without_end_is_looked_through_once():
+    """Each of its beginnings was: 16 KiB of them held up all clients for seconds."""
+    assert [word.kind for word in words_of("SELECT " + "/* " * 5_000)] == ["name", "open"]
 
 
 def test_parameters_in_strings_names_and_comments_are_none():

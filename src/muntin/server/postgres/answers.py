@@ -20,6 +20,7 @@ from muntin.select.catalog import OPEN, WindowAsked
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
+from muntin.server.postgres.commands import copy_messages
 from muntin.server.postgres.relations import ShownTable, relations, rewritten
 from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, modifier_of, type_of
 from muntin.server.postgres.settings import window_of
@@ -60,7 +61,7 @@ class PostgresAnswers:
             The head alone, with the types of the first columns of these statements; 0 where one
             is wrong.
         copy : bool
-            Rows of COPY instead.
+            Messages of COPY instead.
         window : str
             Of tables without a clause: see `window_of`.
 
@@ -93,7 +94,8 @@ class PostgresAnswers:
         data = json.dumps(head).encode()
         yield HEAD.pack(len(data)) + data
         if describe is None:
-            yield from data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
+            rows = data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
+            yield from copy_messages(rows) if copy else rows
 
     def _type_of(self, probe: str, window: WindowAsked) -> int:
         try:

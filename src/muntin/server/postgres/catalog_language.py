@@ -76,7 +76,12 @@ _FUNCTIONS = words(
     Extract Round
     """
 )
-_NAMED = {"CurrentVersion": "version", "JSONObject": "json_build_object"}
+_NAMED = {
+    "CurrentVersion": "version",
+    "ExplodingGenerateSeries": "generate_series",
+    "Explode": "unnest",
+    "JSONObject": "json_build_object",
+}
 _SERIES = words(
     "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
 )
@@ -130,7 +135,7 @@ def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int
         _check_table(table, tables, ctes)
     if not any(table.name in tables for table in tree.find_all(exp.Table)):
         for node in tree.find_all(exp.Func):
-            name = _function_name(node) or _called(node)
+            name = _called(node)
             if name in _OF_ROWS:
                 raise refused(f"no function {name}", "unknown_function")
             if isinstance(node, exp.Cast) and not _is_kept(_type_said(node)):
@@ -164,23 +169,20 @@ def _name_columns(tree: exp.Expr) -> None:
         while isinstance(inside, exp.Cast | exp.Paren):
             inside = inside.this
         name = inside.name if isinstance(inside, exp.Column) else "?column?"
-        if isinstance(inside, exp.Anonymous):
-            name = str(inside.this).lower()
-        elif isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
-            name = _function_name(inside) or _called(inside)
+        if isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
+            name = _called(inside)
         column.replace(exp.alias_(column.copy(), name, quoted=True))
 
 
 def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
-    called = _function_name(table.this) if isinstance(table.this, exp.Func) else ""
+    called = _called(table.this) if isinstance(table.this, exp.Func) else ""
     if called in _SERIES:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(called)))
         return
-    function = called or (_called(table.this) if isinstance(table.this, exp.Func) else "")
-    if function in _CALLS:  # TypeORM: FROM current_schema()
-        value = exp.alias_(_sql(_CALLS[function]), function)
-        table.replace(exp.select(value).subquery(table.alias or function))
+    if called in _CALLS:  # TypeORM: FROM current_schema()
+        value = exp.alias_(_sql(_CALLS[called]), called)
+        table.replace(exp.select(value).subquery(table.alias or called))
         return
     if not isinstance(table.this, exp.Identifier) and called not in tables:
         raise refused("functions are no tables of the catalog", "not_allowed")
@@ -271,7 +273,7 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
     if isinstance(node, exp.CurrentSchemas):
         implicit = not (isinstance(node.this, exp.Boolean) and not node.this.this)
         return _sql("['pg_catalog', 'public']" if implicit else "['public']")
-    if isinstance(node, exp.Func) and _function_name(node) in _SERIES:
+    if isinstance(node, exp.Func) and _called(node) in _SERIES:
         return exp.Anonymous(this="unnest", expressions=[_series(node)])
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return _call(node, oids)
@@ -301,11 +303,11 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
 
 def _series(node: exp.Func) -> exp.Expr:
     """The list whose items a function gives as rows; one of a list's places has no other name."""
-    if _function_name(node) == "generate_series":
+    if _called(node) == "generate_series":
         ends = (node.args.get(name) for name in ("start", "end", "step"))
         return exp.GenerateSeries(**dict(zip(("start", "end", "step"), ends, strict=True)))
-    if _function_name(node) == "generate_subscripts" and node.expressions:
-        return _with(_sql("generate_series(1, len(x))"), node.expressions[0])
+    if _called(node) == "generate_subscripts" and node.expressions:
+        return _with(_sql("generate_series(1, len(x))"), x=node.expressions[0])
     return _sql("CAST([] AS BIGINT[])")  # partitions, of which there are none
 
 
@@ -315,17 +317,10 @@ def _answer_of(name: str) -> str | None:
 
 
 def _called(node: exp.Func) -> str:
-    return _NAMED.get(type(node).__name__, node.sql_name().lower())
-
-
-def _function_name(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
+    """The name of a function as PostgreSQL has it."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.lower()
-    return {
-        "Explode": "unnest",
-        "GenerateSeries": "generate_series",
-        "ExplodingGenerateSeries": "generate_series",
-    }.get(type(node).__name__, "")
+    return _NAMED.get(type(node).__name__, node.sql_name().lower())
 
 
 def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
@@ -343,12 +338,12 @@ def _call(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
             "CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_$]*') THEN x "
             "ELSE '\"' || replace(x, '\"', '\"\"') || '\"' END"
         )
-        return _with(plain, given[0])
+        return _with(plain, x=given[0])
     if name == "parse_ident" and given and isinstance(given[0], exp.Literal):
         parts = [word.value for word in words_of(given[0].name) if word.is_name]
         return exp.Array(expressions=[exp.Literal.string(part) for part in parts])
     if name in _ENDS and given:
-        return _with(_sql(_ENDS[name]), given[0])
+        return _with(_sql(_ENDS[name]), x=given[0])
     if name == "_pg_expandarray":  # of the columns of an index, and there are none
         return _sql("{'x': CAST(NULL AS INTEGER), 'n': CAST(NULL AS INTEGER)}")
     value = _answer_of(name)
@@ -370,10 +365,7 @@ def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
     chosen = _sql(
         f"CASE oid {whens} ELSE CASE WHEN oid >= 0 THEN 'text' END END || {digits} ELSE '' END"
     )
-    given = {"oid": oid, "modifier": modifier or exp.null()}
-    return chosen.transform(
-        lambda part: given[part.name].copy() if isinstance(part, exp.Column) else part
-    )
+    return _with(chosen, oid=oid, modifier=modifier or exp.null())
 
 
 def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
@@ -414,7 +406,7 @@ def _regclass(name: str, oids: Mapping[str, int]) -> exp.Expr:
         return exp.Literal.number(plain)
     known = {"pg_class": 1259, "pg_namespace": 2615, "pg_type": 1247}
     found = oids.get(plain, known.get(plain))
-    return _sql("CAST(NULL AS BIGINT)") if found is None else exp.Literal.number(found)
+    return _sql(_NO_NUMBER) if found is None else exp.Literal.number(found)
 
 
 def _regnamespace(given: exp.Expr) -> exp.Expr:
@@ -424,12 +416,14 @@ def _regnamespace(given: exp.Expr) -> exp.Expr:
         found = {name: oid for oid, name in names.items()}.get(given.name.strip('"'))
         return exp.null() if found is None else exp.Literal.number(found)
     whens = " ".join(f"WHEN {oid} THEN '{name}'" for oid, name in names.items())
-    return _with(_sql(f"CASE x {whens} END"), given)
+    return _with(_sql(f"CASE x {whens} END"), x=given)
 
 
-def _with(written: exp.Expr, given: exp.Expr) -> exp.Expr:
-    """SQL whose only column stands for something else."""
-    return written.transform(lambda part: given.copy() if isinstance(part, exp.Column) else part)
+def _with(written: exp.Expr, **given: exp.Expr) -> exp.Expr:
+    """SQL whose columns stand for something else."""
+    return written.transform(
+        lambda part: given[part.name].copy() if isinstance(part, exp.Column) else part
+    )
 
 
 def _regtype(given: exp.Expr) -> exp.Expr:
@@ -448,7 +442,7 @@ def _regtype(given: exp.Expr) -> exp.Expr:
         return exp.null() if found is None else exp.Literal.number(found[0])
     whens = " ".join(f"WHEN '{name}' THEN '{said}'" for name, (_, said) in names.items())
     written = f"CASE regexp_replace(x::VARCHAR, '^.*[.]|\"', '', 'g') {whens} ELSE x::VARCHAR END"
-    return _with(_sql(written), given)
+    return _with(_sql(written), x=given)
 
 
 def _sql(text: str) -> exp.Expr:

@@ -5,7 +5,7 @@ how they read many rows: cursors, and COPY (SELECT ...) TO STDOUT (FORMAT binary
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from muntin.server.postgres.settings import named, setting_of
@@ -133,17 +133,18 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more
 _TRAILER = b"\xff\xff"
-COPY_HEAD_BYTES = 5  # of a message: letter and length
-COPY_END = b"d\0\0\0\x06" + _TRAILER
 
 
-def copy_begun(rows: bytes) -> bytes:
-    """Messages of rows with the header before the first: as PostgreSQL does, in its message,
-    since psycopg and DuckDB read it so. Of no rows at all, header and trailer in one."""
-    if not rows:
-        return b"d" + (4 + len(_HEADER + _TRAILER)).to_bytes(4) + _HEADER + _TRAILER
-    length = int.from_bytes(rows[1:5]) + len(_HEADER)
-    return b"d" + length.to_bytes(4) + _HEADER + rows[5:]
+def copy_messages(rows: Iterator[bytes]) -> Iterator[bytes]:
+    """Messages of rows with the header before the first: as PostgreSQL does, in its message, since
+    psycopg and DuckDB read it so; and the trailer. Of no rows at all, both in one."""
+    first = next(rows, b"")
+    if not first:
+        yield b"d" + (4 + len(_HEADER + _TRAILER)).to_bytes(4) + _HEADER + _TRAILER
+        return
+    yield b"d" + (int.from_bytes(first[1:5]) + len(_HEADER)).to_bytes(4) + _HEADER + first[5:]
+    yield from rows
+    yield b"d\0\0\0\x06" + _TRAILER
 
 
 def copied(words: Sequence[Word]) -> tuple[Edit, ...]:

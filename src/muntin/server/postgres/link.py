@@ -24,7 +24,6 @@ BUFFER_BYTES_MAX = 128 * KIB  # received and not read: beyond it, nothing more i
 WRITE_BYTES_HIGH = 64 * KIB
 PIECE_BYTES = 64 * KIB
 OLDEST, NEWEST = StartupRequestCode.V3_0, StartupRequestCode.V3_2  # of the protocol
-MALFORMED = (PygwireError, struct.error, UnicodeError, IndexError)
 
 
 class GoneError(Exception):
@@ -108,7 +107,7 @@ class ClientLink(asyncio.Protocol):
         version = int.from_bytes(data[4:8])
         if version >> 16 == OLDEST >> 16:
             data = data[:4] + OLDEST.to_bytes(4) + data[8:]
-        message: Any = next(iter(self._machine.receive(data)))
+        message = self._parsed(data)
         if isinstance(message, wire.StartupMessage):
             message.protocol_version = version
         return message
@@ -132,8 +131,16 @@ class ClientLink(asyncio.Protocol):
             # asyncpg, where a parameter was none of its type; pygwire waits for a Sync
             _ = [*self._machine.receive(wire.Sync().to_wire())]
             self._machine.send(wire.ReadyForQuery(status=self.status))
-        (message,) = self._machine.receive(data)
-        return message
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Any:
+        try:
+            return next(iter(self._machine.receive(data)))
+        except (PygwireError, struct.error, UnicodeError, IndexError) as error:
+            # pygwire says of a text that is not UTF-8 that it has no end
+            cause = error.__context__
+            is_text = isinstance(cause, UnicodeError)
+            raise FrameError(f"a text is not UTF-8: {cause}" if is_text else str(error)) from None
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
         """The handshake of TLS, before anything else is read. Raises FrameError, GoneError."""
@@ -229,9 +236,3 @@ class ClientLink(asyncio.Protocol):
 def _wake(waiting: asyncio.Future[None] | None) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(None)
-
-
-def reason(error: Exception) -> str:
-    """Why a message is malformed: pygwire says of a text that is not UTF-8 that it has no end."""
-    cause = error.__context__
-    return f"a text is not UTF-8: {cause}" if isinstance(cause, UnicodeError) else str(error)

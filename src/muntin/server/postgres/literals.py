@@ -224,7 +224,7 @@ def _type_at(words: Sequence[Word], at: int) -> int:
     after = [word.value for word in words[at + 1 : at + 4]]
     if after[:1] == ["::"] or (after[:1] == ["AS"] and said[-2:] == ["CAST", "("]):
         zoned = after[1:] == ["TIMESTAMP", "WITH"]
-        found = _CASTS.get("TIMESTAMPTZ" if zoned else after[1], 0)
+        found = _CASTS.get("TIMESTAMPTZ" if zoned else "".join(after[1:2]), 0)
         return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
     if said[-2:] == ["ANY", "("]:
         return _TEXT_LIST
@@ -243,13 +243,15 @@ def _list(value: bytes | None, form: int, element: int, number: int) -> str:
     items: list[bytes | None] = []
     if form == BINARY:
         dimensions, _, _, size = struct.unpack(">4i", value[:16].ljust(16, b"\0"))
-        if dimensions > 1:
+        if dimensions > 1 or size < 0:
             raise ValueError(value)
         at = 20
         for _ in range(size):
             (length,) = struct.unpack(">i", value[at : at + 4])
             items.append(None if length < 0 else value[at + 4 : at + 4 + length])
             at += 4 + max(length, 0)
+        if dimensions and at != len(value):
+            raise ValueError(value)
     else:
         items = [None if t is None else t.encode() for t in list_items(value.decode())]
     each = [literal(item, form, element, number) for item in items]

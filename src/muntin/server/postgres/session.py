@@ -15,15 +15,8 @@ from muntin.errors import MuntinError, SelectError
 from muntin.server.answering import Asked
 from muntin.server.auth import Grant
 from muntin.server.limits import ServerLimits, TokenBucket
-from muntin.server.postgres.commands import (
-    COPY_END,
-    COPY_HEAD_BYTES,
-    Cursor,
-    SessionCommand,
-    copy_begun,
-    write_of,
-)
-from muntin.server.postgres.link import MALFORMED, ClientLink, FrameError, GoneError, reason
+from muntin.server.postgres.commands import Cursor, SessionCommand, write_of
+from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import compared, learned, stand_ins
 from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.portal import (
@@ -83,9 +76,8 @@ class PostgresSession:
             if begun is not None:
                 self._grant, self._settings = begun
                 await self._serve()
-        except (FrameError, *MALFORMED) as error:
-            said = f"this is not PostgreSQL's protocol: {reason(error)}"
-            await self._link.end(Refusal("08P01", said))
+        except (FrameError, PygwireError) as error:
+            await self._link.end(Refusal("08P01", f"this is not PostgreSQL's protocol: {error}"))
         except ScramError as error:
             await self._link.end(
                 Refusal("28P01", str(error), "the password is a token of this server")
@@ -153,7 +145,7 @@ class PostgresSession:
                 case _:
                     raise FrameError(f"{type(message).__name__} is not expected here")  # noqa: TRY301
             await self._link.flush_some()
-        except (GoneError, FrameError, asyncio.CancelledError, *MALFORMED):
+        except (GoneError, FrameError, PygwireError, asyncio.CancelledError):
             raise
         except Exception as error:
             if not isinstance(error, MuntinError | Refusal):
@@ -234,15 +226,10 @@ class PostgresSession:
         # not by `_put`: pygwire holds that with the rows the extended protocol ends
         begun = wire.CopyOutResponse(overall_format=BINARY, col_formats=formats)
         self._link.put_rows(begun.to_wire())
-        first = b""
         async for piece in portal.rows(0):
-            if len(first) < COPY_HEAD_BYTES:
-                first += piece
-                piece = copy_begun(first) if len(first) >= COPY_HEAD_BYTES else b""
             self._link.put_rows(piece)
             await self._link.flush()
-        end = COPY_END if first else copy_begun(b"")
-        self._link.put_rows(end + wire.CopyDone().to_wire())
+        self._link.put_rows(wire.CopyDone().to_wire())
         self._link.put(wire.CommandComplete(tag=f"COPY {portal.rows_sent}"))
 
     # the extended protocol

@@ -15,6 +15,7 @@ from muntin.times import datetime_of, instant_us
 _WORD = re.compile(
     r"""
       (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    | (?P<open>/\*.*)
     | (?P<string>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*')
     | (?P<quoted>"(?:[^"]|"")*")
     | (?P<parameter>\$[0-9]{1,9})
@@ -188,7 +189,7 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
     that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
     for at, word in enumerate(words):
         after = [other.value for other in words[at + 1 : at + 6]]
-        if word.is_word("ANY", "ALL") and after[:1] == ["("]:
+        if word.is_word("ANY", "ALL") and after[:1] == ["("] and after[2:]:
             yield from _any_of_constants(words, at)
         read = word.is_word("TO_TIMESTAMP", "TO_DATE") and after[4:] == [")"]
         if read and _ISO.fullmatch(after[3]):  # as Superset writes constants
