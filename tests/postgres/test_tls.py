@@ -102,7 +102,7 @@ def test_a_handshake_that_fails_gives_its_place_back(encrypted):
             pass
     with connected(encrypted) as client:
         client.execute(SELECT)
-        assert encrypted.app.state.postgres.connections == 1
+        assert len(encrypted.app.state.postgres._places) == 1
 
 
 def test_a_renewed_certificate_is_seen_by_new_connections(authority, tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -237,39 +237,37 @@ def sentences_of(about: Mapping[str, Any]) -> list[str]:
     return [*said, *(note["message"] for note in about["notes"])]
 
 
-def _parts(bounds: Mapping[str, Any]) -> list[str]:
-    sure = bounds.get("confidence")
-    with_it = "" if sure is None else f" with probability {sure:g}"
-    known = {
-        "rank_error": lambda v: f"a rank is off by at most {v:g} of all values{with_it}.",
-        "tail_error": lambda v: (
-            f"a rank is off by at most {v:g} of the values above it{with_it}, if that is less."
-        ),
-        "exact_top": lambda v: f"the {v:,} largest values hold their places exactly.",
-        "relative": lambda v: f"at worst the relative error is {v:g}{with_it}.",
-        "standard_error": lambda v: (
-            f"its standard error is {v:g} of the value; lower and upper say more."
-        ),
-        "error": lambda v: f"an item's weight is off by at most {v:,}{with_it}.",
-        "false_positive_rate": lambda v: f"of items that never came, {v:g} are said to have come.",
-        "nulls": lambda v: f"{v:,} events had no value." if v else "",
-        "unranked": lambda v: f"{v:,} events had no number to rank." if v else "",
-        "keys": lambda v: f"{v:,} keys have answers of their own.",
-        "k": lambda v: f"at most the {v:,} highest are named.",
-        "other": lambda v: f"{v:,} events are of keys beyond the limit." if v else "",
-        "left_out_late": lambda v: f"{v:,} late events were left out." if v else "",
-        "unnamed": lambda v: (
-            f"items too long for their space were left out {v:,} times." if v else ""
-        ),
-        "uncounted": lambda v: (
-            "events that came before a part was declared are not in it: "
-            + ", ".join(f"{name} lacks {count:,}" for name, count in v.items())
-            + "."
-        ),
-        "confidence": lambda _: "",
-    }
-    said = [
-        known[name](value) if name in known else f"{name} is {value}."
-        for name, value in bounds.items()
-    ]
-    return [part for part in said if part]
+_SENTENCES = {
+    "rank_error": "a rank is off by at most {v:g} of all values{sure}.",
+    "tail_error": "a rank is off by at most {v:g} of the values above it{sure}, if that is less.",
+    "exact_top": "the {v:,} largest values hold their places exactly.",
+    "relative": "at worst the relative error is {v:g}{sure}.",
+    "standard_error": "its standard error is {v:g} of the value; lower and upper say more.",
+    "error": "an item's weight is off by at most {v:,}{sure}.",
+    "false_positive_rate": "of items that never came, {v:g} are said to have come.",
+    "keys": "{v:,} keys have answers of their own.",
+    "k": "at most the {v:,} highest are named.",
+    "uncounted": "events that came before a part was declared are not in it: {lack}.",
+}
+_IF_ANY = {
+    "nulls": "{v:,} events had no value.",
+    "unranked": "{v:,} events had no number to rank.",
+    "other": "{v:,} events are of keys beyond the limit.",
+    "left_out_late": "{v:,} late events were left out.",
+    "unnamed": "items too long for their space were left out {v:,} times.",
+    "confidence": "",
+}
+"""What there is none of needs no sentence; how sure an error is stands in that of the error."""
+
+
+def _parts(bounds: Mapping[str, Any]) -> Iterator[str]:
+    confidence = bounds.get("confidence")
+    sure = "" if confidence is None else f" with probability {confidence:g}"
+    for name, value in bounds.items():
+        said = _SENTENCES.get(name, f"{name} is {{v}}.")
+        if name in _IF_ANY:
+            said = _IF_ANY[name] if value else ""
+        missing = value.items() if name == "uncounted" else ()
+        lack = ", ".join(f"{part} lacks {count:,}" for part, count in missing)
+        if said:
+            yield said.format(v=value, sure=sure, lack=lack)

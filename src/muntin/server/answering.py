@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -61,7 +62,6 @@ class Answering:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._postgres_answers: PostgresAnswers | None = None
 
     def answer(self, asked: Asked) -> IO[bytes]:
         """The answer's bytes, from the start: in memory where they are few, else in a file.
@@ -91,10 +91,12 @@ class Answering:
             )
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
+    @cached_property  # most servers never need it
+    def _postgres(self) -> PostgresAnswers:
+        return PostgresAnswers(self._reader)
+
     def postgres(self, **asked: Any) -> Iterator[bytes]:
-        if self._postgres_answers is None:  # most servers never need it
-            self._postgres_answers = PostgresAnswers(self._reader)
-        return self._postgres_answers.answer(**asked)
+        return self._postgres.answer(**asked)
 
     def on_window(self, text: str, window: Mapping[str, Any]) -> Iterator[bytes]:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))

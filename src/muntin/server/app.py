@@ -162,7 +162,7 @@ def make_app(
     if addition:
         http.metrics.more = addition.metrics
     app.add_middleware(Paced, limits=limits)
-    app.add_middleware(_SafeHeaders)
+    app.add_middleware(_safe_headers)
     return app
 
 
@@ -183,13 +183,10 @@ async def _no_upgrade(_: Request) -> Response:
     return JSONResponse({"error": about}, 426, {"upgrade": "websocket", "connection": "upgrade"})
 
 
-class _SafeHeaders:
+def _safe_headers(app: ASGIApp) -> ASGIApp:
     """Adds the headers that keep a page to itself."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = message.setdefault("headers", [])
@@ -197,7 +194,9 @@ class _SafeHeaders:
                 message["headers"] = [*given, *(h for h in _HEADERS if h[0] not in known)]
             await send(message)
 
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+        await app(scope, receive, sending if scope["type"] == "http" else send)
+
+    return answer
 
 
 def page_routes(folder: Path, below: str) -> list[BaseRoute]:

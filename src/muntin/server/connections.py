@@ -68,16 +68,9 @@ class Places:
 
 
 class Connections:
-    """The open connections of one server. Used on the loop's thread.
-
-    Attributes
-    ----------
-    refused : int
-        How many found no place, not even a spare one.
-    """
+    """The open connections of one server. Used on the loop's thread."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        self.refused = 0
         self._places = Places(bound(limits), limits.connections_per_address_max)
         self._spare: dict[asyncio.Transport, None] = {}
 
@@ -93,7 +86,6 @@ class Connections:
         if len(self._spare) >= SPARE_MAX:
             oldest = next(iter(self._spare))
             del self._spare[oldest]
-            self.refused += 1
             oldest.write(REFUSAL)
             oldest.abort()
         self._spare[transport] = None

@@ -227,7 +227,6 @@ class Feeds:
                 feed.task = asyncio.create_task(self._deliver(feed))
 
     async def _deliver(self, feed: Feed) -> None:
-        """Push the windows that have closed, one after the other."""
         channel = feed.channel
         while feed.closed:
             place, window = feed.closed.popleft()

@@ -117,10 +117,18 @@ def json_object(text: str, what: str) -> dict[str, Any]:
         `fatal` where it is no JSON object at all: infinities and numbers of thousands of digits
         are none, nor is what is nested too deep to read.
     """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):  # readers differ in which one they take
+            [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+            raise BadMessage(f"{ascii(twice)[:40]}: stands twice in {what}")
+        return found
+
     try:
-        given = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
-    except _TwiceError as twice:
-        raise BadMessage(f"{twice}: stands twice in {what}") from None
+        given = json.loads(text, parse_constant=_no_constant, object_pairs_hook=unique)
+    except BadMessage:
+        raise
     except (ValueError, RecursionError):
         raise BadMessage(f"{what} is one JSON object", fatal=True) from None
     if not isinstance(given, dict):
@@ -187,18 +195,6 @@ def unicode_text(value: str, name: str, identifier: str = "") -> str:
     except UnicodeEncodeError:
         raise BadMessage(f"{name}: holds half a surrogate pair", identifier) from None
     return value
-
-
-class _TwiceError(Exception):
-    """A name stands twice in an object: readers differ in which one they take."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise _TwiceError(ascii(twice)[:40])
-    return found
 
 
 def _no_constant(_: str) -> Any:

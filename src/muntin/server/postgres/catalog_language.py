@@ -369,7 +369,6 @@ def _type_names(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
 
 
 def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
-    """To a type that DuckDB knows."""
     to = _type_said(node)
     if to == "oid":
         if node.this.is_string and not node.this.name.isdecimal():  # what psql asks for \sf

@@ -46,11 +46,6 @@ class PostgresListener:
             limits.postgres_connections_max, limits.postgres_connections_per_address_max
         )
 
-    @property
-    def connections(self) -> int:
-        """How many there are."""
-        return len(self._places)
-
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ClientLink(self._limits, self._made, self._lost),

@@ -207,7 +207,6 @@ def _window(
 def _relation_at(
     words: Sequence[Word], at: int, known: Mapping[str, ShownTable]
 ) -> ShownTable | None:
-    """Of a FROM item."""
     while _qualifies(words, at):
         at += 2
     if at >= len(words) or not words[at].is_name:

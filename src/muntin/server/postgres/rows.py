@@ -217,7 +217,6 @@ def _intervals(column: pa.Array) -> np.ndarray:
 
 
 def _as_text(column: pa.Array, kind: PostgresType) -> pa.Array:
-    """As PostgreSQL writes them."""
     if kind is BOOL:
         return pc.if_else(column, "t", "f")
     if kind in (TIMESTAMP, TIMESTAMPTZ):
@@ -256,7 +255,6 @@ def _list_binary(value: pa.ListScalar) -> bytes | None:
 
 
 def _list_text(value: pa.Scalar) -> str | None:
-    """A list as PostgreSQL writes an array."""
     if not value.is_valid:
         return None
     if not pa.types.is_list(value.type):
@@ -338,7 +336,6 @@ def _numeric(value: Decimal | int | None) -> bytes | None:
 
 
 def _messages(columns: Sequence[_Fields], rows: int, letter: bytes) -> bytes:
-    """Rows of values as messages, one after the other."""
     sizes = np.full(rows, 6, np.int64)  # length and number of columns
     for column in columns:
         sizes += 4 + np.maximum(column.lengths, 0)
@@ -368,7 +365,6 @@ def _messages(columns: Sequence[_Fields], rows: int, letter: bytes) -> bytes:
 
 
 def _write_even(out: np.ndarray, columns: Sequence[_Fields], letter: bytes) -> None:
-    """Rows that are all as long."""
     rows, size = out.shape
     head = letter + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
     out[:, :7] = np.frombuffer(head, np.uint8)
