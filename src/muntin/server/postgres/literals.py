@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -22,12 +22,15 @@ from muntin.server.postgres.text import (
     with_parameters,
     words_of,
 )
-from muntin.times import datetime_of, instant_us
+from muntin.times import US_PER_SECOND, datetime_of, instant_us
 
-_INTEGERS = {20: ">q", 21: ">h", 23: ">i", 26: ">I"}
-_FLOATS = {700: ">f", 701: ">d"}
+_INTEGERS = (20, 21, 23, 26)
+_FLOATS = (700, 701)
 _TEXTS = frozenset((0, 18, 19, 25, 705, 1042, 1043))
 _EPOCH = datetime(2000, 1, 1)
+_FORMATS = {16: ">B", 20: ">q", 21: ">h", 23: ">i", 26: ">I", 700: ">f", 701: ">d", 1082: ">i",
+            1083: ">q", 1114: ">q", 1184: ">q", 1186: ">qii"}  # fmt: skip
+"""Of types in binary: times count microseconds, dates days."""
 _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT", 701: "DOUBLE",
         1082: "DATE", 1083: "TIME", 1114: "TIMESTAMP", 1184: "TIMESTAMP",
         1186: "INTERVAL"}  # fmt: skip
@@ -285,48 +288,34 @@ def _in_text(text: str, oid: int) -> str:
 def _in_binary(value: bytes, oid: int) -> str:
     if oid in _TEXTS:
         return text_literal(value.decode())
-    if oid in _INTEGERS:
-        return _number(str(struct.unpack(_INTEGERS[oid], value)[0]))
-    if oid in _FLOATS:
-        return _float(struct.unpack(_FLOATS[oid], value)[0])
     if oid == 17:
         raise _no_bytes()
-    known = _BINARY.get(oid)
-    if known is None:
+    if oid == 1700:
+        return _binary_numeric(value)
+    if oid not in _FORMATS:
         raise SelectError(
             f"parameters of type {oid} are not known in binary",
             code="not_allowed",
             remedy="send it as text",
         )
-    return known(value)
-
-
-def _bool(value: bytes) -> str:
-    if value not in (b"\0", b"\1"):
+    found, *more = struct.unpack(_FORMATS[oid], value)
+    if oid in _INTEGERS:
+        return _number(str(found))
+    if oid in _FLOATS:
+        return _float(found)
+    if oid == 16 and found < 2:
+        return "TRUE" if found else "FALSE"
+    if oid == 1186:
+        days, months = more
+        if months:
+            raise SelectError("a month is not a length", code="value", remedy="give days")
+        return f"INTERVAL '{days} days {found} microseconds'"
+    if oid == 1083 and 0 <= found < 86_400 * US_PER_SECOND:
+        return _time_of_day((_EPOCH + timedelta(microseconds=found)).time())
+    if oid in (16, 1083):
         raise ValueError(value)
-    return "TRUE" if value == b"\1" else "FALSE"
-
-
-def _binary_date(value: bytes) -> str:
-    return _time_literal(_EPOCH + timedelta(days=struct.unpack(">i", value)[0]), 1082)
-
-
-def _binary_instant(value: bytes) -> str:
-    return _time_literal(_EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0]), 1184)
-
-
-def _binary_time(value: bytes) -> str:
-    at = _EPOCH + timedelta(microseconds=struct.unpack(">q", value)[0])
-    if at.date() != _EPOCH.date():
-        raise ValueError(value)
-    return _time_of_day(at.time())
-
-
-def _binary_interval(value: bytes) -> str:
-    us, days, months = struct.unpack(">qii", value)
-    if months:
-        raise SelectError("a month is not a length", code="value", remedy="give days")
-    return f"INTERVAL '{days} days {us} microseconds'"
+    unit = "days" if oid == 1082 else "microseconds"
+    return _time_literal(_EPOCH + timedelta(**{unit: found}), oid)
 
 
 def _binary_numeric(value: bytes) -> str:
@@ -339,17 +328,6 @@ def _binary_numeric(value: bytes) -> str:
         whole = whole * 10_000 + group
     found = whole.scaleb(4 * (weight + 1 - count))
     return _decimal(-found if sign else found)
-
-
-_BINARY: dict[int, Callable[[bytes], str]] = {
-    16: _bool,
-    1083: _binary_time,
-    1082: _binary_date,
-    1114: _binary_instant,
-    1184: _binary_instant,
-    1186: _binary_interval,
-    1700: _binary_numeric,
-}
 
 
 def _instant(text: str, oid: int) -> str:

@@ -120,32 +120,27 @@ class Edited:
     """
 
     def __init__(self, text: str, edits: Iterable[Edit]) -> None:
-        self._starts: list[int] = []
-        """In the new text."""
-        self._places: list[tuple[int, bool]] = []
-        """In the old text, and whether it is the same text from there on."""
+        self._places: list[tuple[int, int, bool]] = []
+        """Of each part: its place in the new text and in the old, and whether it is the same."""
         parts: list[str] = []
         at = size = 0
-        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        ends = Edit(len(text), len(text), "")
+        for edit in (*sorted(edits, key=lambda edit: (edit.start, edit.end)), ends):
             for piece, place, same in (
                 (text[at : edit.start], at, True),
                 (_apart(text, edit), edit.start, False),
             ):
-                self._starts.append(size)
-                self._places.append((place, same))
+                self._places.append((size, place, same))
                 parts.append(piece)
                 size += len(piece)
             at = edit.end
-        self._starts.append(size)
-        self._places.append((at, True))
-        parts.append(text[at:])
         self.text = "".join(parts)
 
     def before(self, place: int) -> int:
         """Where that stood in the text that was edited."""
-        number = bisect.bisect_right(self._starts, place) - 1
-        start, same = self._places[number]
-        return start + (place - self._starts[number] if same else 0)
+        number = bisect.bisect_right(self._places, place, key=lambda part: part[0]) - 1
+        start, before, same = self._places[number]
+        return before + (place - start if same else 0)
 
 
 def parameters_of(words: Sequence[Word]) -> int:
