@@ -139,6 +139,7 @@ class CostModel:
         self.budget.survey_ends()
 
     def slide(self, sites: int, k: int) -> None:
+        """A slide is over."""
         self._slides += 1
         self.refused = max(0, self.refused - 1)
         spent, self._spent = 0.0 if self._surveyed else self._spent, 0.0

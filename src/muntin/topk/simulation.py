@@ -64,14 +64,17 @@ class Simulation:
 
     @property
     def messages(self) -> int:
+        """Sent both ways, after the bootstrap."""
         return int(self.series["messages"].sum())
 
     @property
     def entries(self) -> int:
+        """Pairs of object and value, and names, in them."""
         return int(self.series["entries"].sum())
 
     @property
     def bytes(self) -> int:
+        """Of them, with `overhead` a message."""
         return int(self.series["bytes"].sum())
 
     def per_100_windows(self) -> dict[str, float]:
