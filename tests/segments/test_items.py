@@ -94,13 +94,16 @@ def test_the_answer_is_that_of_space_saving() -> None:
     assert mine.to_pylist() == sketch.top(10).to_pylist()
 
 
+@pytest.mark.parametrize("track", [0, 5])
 @pytest.mark.parametrize("conservative", [False, True])
 @given(seed=st.integers(0, 99), n=st.integers(1, 3000), panes=st.integers(1, 30))
-def test_cells_are_those_of_count_min(conservative: bool, seed: int, n: int, panes: int) -> None:
+def test_cells_are_those_of_count_min(
+    conservative: bool, track: int, seed: int, n: int, panes: int
+) -> None:
     rng = np.random.default_rng(seed)
     numbers = (rng.pareto(0.7, n) * 3).astype(np.int64) % 5000
     weights = rng.integers(1, 9, n)
-    algebra = Frequency(width=64, depth=3, conservative=conservative, track=5)
+    algebra = Frequency(width=64, depth=3, conservative=conservative, track=track)
     columns = [pa.array(numbers), pa.array(weights)]
     segment = by_bytes(build(algebra, rng.integers(0, panes, n), columns))
     whole = by_bytes(merge([segment], WHOLE))
@@ -125,6 +128,8 @@ def test_cells_are_those_of_count_min(conservative: bool, seed: int, n: int, pan
             assert all(row["lower"] >= at for row, at in zip(answer, estimate.lower, strict=True))
             assert all(row["upper"] <= at for row, at in zip(answer, estimate.upper, strict=True))
             assert cells.items.tolist() == sketch._cells.ravel().tolist()
+    if len(cells.items) and not track:
+        return  # it lists nothing
     top = algebra.answer(table, Heaviest(5)).to_pylist()
     again = algebra.answer(table, WeightOf(tuple(row["item"] for row in top))).to_pylist()
     for row, same in zip(top, again, strict=True):

@@ -210,6 +210,6 @@ class Frequency(Algebra):
             self.conservative, least, noises,
         )  # fmt: skip
         sizes = np.diff(starts)
-        upper = np.minimum(upper, least)
+        upper = np.minimum(upper, least) if self.track else least  # an empty list knows nothing
         likely = np.clip(least - np.repeat(noises, sizes), lower, upper)
         return np.where(np.repeat(cells.sizes > 0, sizes), likely, value), lower, upper, least
