@@ -342,3 +342,14 @@ def test_a_form_that_a_stream_cannot_have_is_refused(form: int) -> None:
     directory[0] = form  # of the sizes, of which the reader knows no others
     with pytest.raises(CorruptSummary, match="decimals" if form < ALIKE else f"form {form}"):
         read(directory, payload, 9)
+
+
+def test_equal_numbers_of_which_a_strangers_few_bytes_say_many_are_not_believed() -> None:
+    """They take no bytes, and each stream would fill gigabytes."""
+    lines = np.zeros(3, _ENTRIES)
+    lines["numbers"] = 1 << 22
+    reader = StreamReader(memoryview(lines.tobytes()), memoryview(b""))
+    for _ in range(2):
+        assert not reader.numbers(1 << 22).any()
+    with pytest.raises(CorruptSummary, match="4194304 numbers in 0 bytes"):
+        reader.numbers(1 << 22)

@@ -40,6 +40,8 @@ HALF = 16  # bytes below may share one with another
 SHORT_ITEMS = 2  # of a list in the mean, at most, where each key's items are coded of their own
 KEY_SHARE = 3  # items for each different one of a key, at least, in the mean, where that is done
 SMALL_NUMBERS_MAX = 1 << 14  # of a segment whose streams are widened at once, not one by one
+NUMBERS_BELIEVED = 1 << 23  # of all streams, whatever the bytes are that are said to hold them
+NUMBERS_A_BYTE = 1 << 16  # more: zstd writes 128 KiB of one byte in 4, and two may share one
 SCALES = (1.0, 10.0, 100.0, 1000.0)
 PLAIN = 0  # form of a stream: 0, or 1 + the number of a scale, or ALIKE + that of others
 ALIKE = 1 + len(SCALES)
@@ -268,6 +270,7 @@ class StreamReader:
         self._payload = payload
         self._next = 0
         self._at = 0
+        self._left = NUMBERS_BELIEVED + NUMBERS_A_BYTE * len(payload)
         self._widened = np.empty(0, np.int64)
         self._starts: list[int] = []
         count = sum(line[_NUMBERS] for line in self._lines if not line[_COMPRESSED])
@@ -440,6 +443,9 @@ class StreamReader:
         form, width, compressed, _, base, numbers, stored = self._line()
         if numbers != count:
             raise CorruptSummary(f"segment: {numbers} numbers where {count} should be")
+        self._left -= count
+        if self._left < 0:  # equal ones take no bytes at all
+            raise CorruptSummary(f"segment: {count} numbers in {len(self._payload)} bytes")
         size = count * min(width, 8)
         piece = self._payload[self._at : self._at + stored]
         self._at += stored
@@ -463,7 +469,6 @@ class StreamReader:
         return frozen(planes), (form, width, base)
 
     def _line(self) -> tuple[int, ...]:
-        """The next stream's line of the directory."""
         if self._next >= len(self._lines):
             raise CorruptSummary("segment: a stream is missing")
         self._next += 1

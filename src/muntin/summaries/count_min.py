@@ -43,8 +43,6 @@ from muntin.summaries.space_saving import SpaceSaving
 from muntin.summaries.weights import added, as_weights, exact_sum, total_of
 
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
-CELLS_BELIEVED = 1 << 22  # whatever the bytes are that are said to hold them
-CELLS_A_BYTE = 1 << 16  # at most: zstd writes 128 KiB of one byte in 4, and two cells share one
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
 SEED_MAX = 2**64 - 1
@@ -268,9 +266,7 @@ class CountMin(Weighed):
             self._heavy.merge(other._heavy)
         self._cells += other._cells
         self._saturated |= other._saturated
-        if (
-            self.cells == "int32" and (over := self._cells < 0).any()
-        ):  # of int64 no sum is too large
+        if self.cells == "int32" and (over := self._cells < 0).any():  # int64 never is
             self._cells[over] = self._limit
             self._saturated = True
         self._total = total
@@ -311,7 +307,6 @@ class CountMin(Weighed):
             than so few bytes can hold, unless all are 0.
         """
         fields, body = opened(data, cls.kind)
-        size = body.left
         width = fields.integer("width", 2, CELLS_MAX)
         depth = fields.integer("depth", 1, DEPTH_MAX)
         cells: Cells = fields.choice("cells", _CELLS)
@@ -327,8 +322,6 @@ class CountMin(Weighed):
         reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
         if total == 0:  # and all cells: the system gives no memory before something is counted
             reader.zeros(width * depth)
-        elif width * depth > max(CELLS_BELIEVED, CELLS_A_BYTE * size):
-            raise CorruptSummary(f"count_min: {width} x {depth} cells in {size} bytes")
         sketch = cls(width, depth, conservative, cells, seed)
         if total:
             numbers = reader.numbers(width * depth)
