@@ -14,7 +14,13 @@ import pyarrow as pa
 import pytest
 
 from muntin import summaries
-from muntin.errors import CorruptSummary, IncompatibleSummary, MuntinError
+from muntin.errors import (
+    BadArgument,
+    CorruptSummary,
+    IncompatibleSummary,
+    MuntinError,
+    SummaryOverflow,
+)
 from muntin.summaries import (
     KLL,
     REQ,
@@ -116,6 +122,28 @@ def test_what_is_no_summary_is_not_taken_in(kind: type) -> None:
     make, _ = MAKERS[kind]
     with pytest.raises(IncompatibleSummary, match="NoneType"):
         make().merge(None)
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, None])
+def test_what_is_merged_again_and_again_is_refused_before_it_cannot_be_written(kind: Any) -> None:
+    """Twice as many events each time. Past what it counts, REQ ended the process."""
+    if kind is None:
+        summary: Any = Fingerprint(100, domain=FloatOrder())
+        summary.update(np.arange(300), np.arange(300))
+    else:
+        make, update = MAKERS[kind]
+        summary = make()
+        update(summary, np.arange(300))
+    for _ in range(80):
+        before = summary.to_bytes()
+        assert type(summary).from_bytes(before).to_bytes() == before
+        try:
+            summary.merge(summary.copy())
+        except (BadArgument, IncompatibleSummary, SummaryOverflow):
+            break
+    else:
+        pytest.fail("never refused")
+    assert summary.to_bytes() == before
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.segments.codec import decode, encode
+from muntin.segments.columns import frozen
 from muntin.summaries import KLL, REQ
+from muntin.summaries.datasketches_req import COUNT_MAX
+from muntin.summaries.envelope import seal, unseal
 
 datasketches: Any = pytest.importorskip("datasketches")
 FLOATS = st.lists(st.floats(-1e6, 1e6, width=32), max_size=60)
@@ -140,6 +145,16 @@ def test_what_is_not_taken() -> None:
     for at in range(0, len(data), 7):
         with pytest.raises(CorruptSummary):
             REQ.from_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+
+
+@pytest.mark.parametrize("events", [1_001, COUNT_MAX + 1])
+def test_a_count_that_is_not_that_of_its_items_is_refused(events: int) -> None:
+    """Ranks would be shares of it."""
+    parameters, body = unseal(filled(1_000).to_bytes(), "req")
+    segment = decode(body)
+    wrong = replace(segment, events=frozen(np.array([events])))
+    with pytest.raises(CorruptSummary):
+        REQ.from_bytes(seal("req", parameters, encode(wrong)))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])

@@ -50,7 +50,6 @@ class FrequencySpec(WeighedSpec):
         return self
 
     def _size(self) -> tuple[int, int]:
-        """Width and depth."""
         if self.epsilon is None or self.delta is None:
             return self.width or WIDTH, self.depth or DEPTH
         return size_for(self.epsilon, self.delta)

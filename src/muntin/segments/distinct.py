@@ -123,16 +123,9 @@ class DistinctItems(Algebra):
         m = 1 << self.lg_k
         value, least = np.empty(len(table)), np.empty(len(table), np.int64)
         kernels.estimate_distinct(*_flat(table.states, len(table)), m, self.kept, value, least)
-        value, lower, upper = interval(value, least, m, self.kept)
-        return pa.table(
-            {
-                "row": np.arange(len(table)),
-                "value": value,
-                "lower": lower,
-                "upper": upper,
-                "confidence": np.full(len(table), CONFIDENCE),
-            }
-        )
+        bounds = interval(value, least, m, self.kept)
+        columns = [np.arange(len(table)), *bounds, np.full(len(table), CONFIDENCE)]
+        return pa.table(columns, ["row", "value", "lower", "upper", "confidence"])
 
 
 def _states(nulls: Column, entries: Column, registers: Column) -> States:

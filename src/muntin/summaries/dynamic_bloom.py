@@ -34,7 +34,7 @@ import pyarrow as pa
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import check_alike, integer_in, one_of
+from muntin.summaries.checks import INT64_MAX, check_alike, integer_in, one_of
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.kernels.static_filter import spread
@@ -45,6 +45,7 @@ from muntin.summaries.static_filter import (
     sorted_hashes,
     to_fingerprints,
 )
+from muntin.summaries.weights import added
 
 ItemType = Literal["text", "integers", "dates", "times"]
 CAPACITY_MAX = 1 << 40
@@ -221,10 +222,7 @@ class DynamicBloom(Mapped):
         BadArgument
             Null items, floats, or items of another type than were seen before.
         """
-        hashes, found = self._hashed(items)
-        self._type = self._type or found
-        self._count += len(hashes)
-        self._take(_spread(hashes))
+        self.update_hashes(*self._hashed(items))
 
     def hashes(self, items: Any) -> np.ndarray:
         """XXH64 of items with this filter's seed, uint64[n]; refused as by `update`."""
@@ -234,9 +232,9 @@ class DynamicBloom(Mapped):
         """See items by what `hashes` gave for them, and their type where it is known."""
         hashes = _as_hashes(hashes)
         self._check_type(item_type)
+        self._count = added(self._count, len(hashes), self.kind, "items")
         if len(hashes) and item_type:
             self._type = item_type
-        self._count += len(hashes)
         self._take(_spread(hashes))
 
     def contains(self, items: Any) -> np.ndarray:
@@ -260,6 +258,7 @@ class DynamicBloom(Mapped):
         check_alike(self, other)
         if self._type and other._type and self._type != other._type:
             raise IncompatibleSummary(f"one filter saw {self._type}, the other {other._type}")
+        count = added(self._count, other._count, self.kind, "items")
         runs = self._settled()
         for generation, theirs in enumerate(other._settled()):
             if generation == len(runs):
@@ -268,7 +267,7 @@ class DynamicBloom(Mapped):
                 runs[generation] = runs[generation].union(theirs.fingerprints())
         self._runs = _once(runs)
         self._type = self._type or other._type
-        self._count += other._count
+        self._count = count
 
     def copy(self) -> Self:
         """A filter of its own over the same keys."""
@@ -310,7 +309,7 @@ class DynamicBloom(Mapped):
             made._runs.append(run)
             rest = rest[_COUNT.size + used :]
         keys = made.keys
-        if made._count < keys or (made._count > 0) != (keys > 0):
+        if not keys <= made._count <= INT64_MAX or (made._count > 0) != (keys > 0):
             raise CorruptSummary(f"dynamic_bloom: {keys} keys of {made._count} items")
         return made
 

@@ -184,9 +184,11 @@ class Fingerprint(Mapped):
     def merge(self, other: Self) -> None:
         """See what `other` saw; parameters must be the same."""
         check_alike(self, other)
-        self._bloom.merge(other._bloom)
+        bloom = self._bloom.copy()
+        bloom.merge(other._bloom)
         if self._digest is not None and other._digest is not None:
             self._digest.merge(other._digest)
+        self._bloom = bloom
         self._least = min(self._least, other._least)
         self._most = max(self._most, other._most)
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, SummaryOverflow
+from muntin.errors import CorruptSummary
 from muntin.summaries import datasketches_kll
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import boolean, check_alike, to_merge
@@ -61,7 +61,7 @@ from muntin.summaries.weighted_view import (
     check_points,
     nothing,
 )
-from muntin.summaries.weights import exact_sum
+from muntin.summaries.weights import added, exact_sum
 
 # Share of KLL's own variance (0.25 / k^2, in units of the count) that the sampler may add.
 SAMPLER_VARIANCE_SHARE = 0.2
@@ -367,11 +367,10 @@ class KLL(Copied):
         return from_keys(np.array([key]), self.dtype)[0].item() if self._count else None
 
     def _grow(self, weight: int, low: int, high: int) -> None:
-        if self._count + weight > COUNT_MAX:
-            raise SummaryOverflow(f"a total weight of {self._count + weight} is beyond 2^60 - 1")
+        count = added(self._count, weight, self.kind, most=COUNT_MAX)
         self._low = low if self._count == 0 else min(self._low, low)
         self._high = high if self._count == 0 else max(self._high, high)
-        self._count += weight
+        self._count = count
         self._view = None
 
     def _sample(self, column: np.ndarray, shift: int) -> None:

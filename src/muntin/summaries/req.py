@@ -38,7 +38,7 @@ from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Copied, Estimate
 from muntin.summaries.checks import check_alike, integer_in, to_merge
-from muntin.summaries.datasketches_req import K_MAX, K_MIN
+from muntin.summaries.datasketches_req import COUNT_MAX, K_MAX, K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
 from muntin.summaries.kernels.order_keys import KEY_OF_INFINITY, KEY_OF_MINUS_INFINITY
@@ -53,6 +53,7 @@ from muntin.summaries.order_keys import (
     to_keys,
 )
 from muntin.summaries.weighted_view import check_fractions, check_points, nothing
+from muntin.summaries.weights import added
 
 _LISTS = ("items", "levels", "least")
 _FAR = 2.0**65  # beyond int64, all points are alike
@@ -197,9 +198,9 @@ class REQ(Copied):
             is added then.
         """
         column = as_read(values, self.dtype)
+        added(self.count, len(column), self.kind, most=COUNT_MAX)
         if len(column) >= WAITING_MAX:
-            new = self._folded(column)
-            self._row = self._of([new] if self._row is None else [self._row, new])
+            self._row = self._of(self._row, self._folded(column))
         elif len(column):
             column = as_column(column, self.dtype)
             bounds_of(column)  # refuses NaN
@@ -211,8 +212,7 @@ class REQ(Copied):
     def merge(self, other: Self) -> None:
         """Add what another sketch of the same k and dtype has seen; the other is unchanged."""
         check_alike(self, other)
-        rows = [row for row in (self._settled(), other._settled()) if row is not None]
-        self._row = self._of(rows)
+        self._row = self._of(self._settled(), other._settled())
 
     @classmethod
     def merged(cls, sketches: Iterable[Self]) -> Self:
@@ -228,7 +228,7 @@ class REQ(Copied):
                 check_alike(result, sketch)
             if sketch._waiting:
                 sketch._settled()
-        result._row = result._of([row for sketch in sketches if (row := sketch._row) is not None])
+        result._row = result._of(*(sketch._row for sketch in sketches))
         return result
 
     def copy(self) -> Self:
@@ -326,11 +326,11 @@ class REQ(Copied):
         sketch = cls(algebra.k, algebra.seed, algebra.dtype)
         if body:
             row = decode(body)
-            if row.algebra != algebra or row.rows != 1 or row.tables[0].keys.names:
+            if row.algebra != algebra or row.rows != 1 or row.count > COUNT_MAX:
                 raise CorruptSummary("req: not the row of a sketch")
-            if row.tables[0].states["nulls"] is not None or encode(row) != body:
-                raise CorruptSummary("req: not in the form that to_bytes writes")
             sketch._row = _Row.of(row.count, row.tables[0].states)
+            if encode(sketch._row.segment(algebra)) != body:
+                raise CorruptSummary("req: not in the form that to_bytes writes")
         return sketch
 
     def _settled(self) -> _Row | None:
@@ -343,7 +343,7 @@ class REQ(Copied):
             else:
                 keys.sort()
                 new = _Row(len(keys), keys)
-            self._row = self._of([new] if self._row is None else [self._row, new])
+            self._row = self._of(self._row, new)
         return self._row
 
     def _folded(self, column: np.ndarray) -> _Row:
@@ -361,11 +361,13 @@ class REQ(Copied):
             as_column(column, one.dtype)  # which refuses what only became infinite
         return _Row(len(column), items, _pairs(sizes[:height], turns), least)
 
-    def _of(self, rows: list[_Row]) -> _Row | None:
+    def _of(self, *given: _Row | None) -> _Row | None:
+        rows = [row for row in given if row is not None]
         if len(rows) < 2:
             return rows[0] if rows else None
+        events = added(0, sum(row.events for row in rows), self.kind, most=COUNT_MAX)
         merged = self._algebra.merge(_states(rows), one_group(len(rows)), None)
-        return _Row.of(sum(row.events for row in rows), merged)
+        return _Row.of(events, merged)
 
     def _asked(self, question: QuantilesAt | RanksOf, dtype: str) -> Estimate:
         row = self._settled()

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, SummaryOverflow
 from muntin.segments.building import build
+from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.columns import Ragged, States, frozen, lists, numbers
 from muntin.segments.grouping import Groups
 from muntin.segments.keys import NO_KEY
@@ -44,7 +45,7 @@ from muntin.summaries.vector_matrix.gathered import (
     read_whole,
 )
 from muntin.summaries.vector_matrix.names import COUNT, find_key
-from muntin.summaries.weights import exact_sum
+from muntin.summaries.weights import added, exact_sum
 
 KeyName = str | Sequence[str]
 LOWER = "_lower"
@@ -285,6 +286,7 @@ class SketchedMatrix(GatheredSums):
         """
         check_alike(self, other)
         kinds = self._kinds_with(other)
+        added(self.count, other.count, self.kind, "events", EVENTS_MAX)
         united = self._algebra.united(other._algebra)
         assert isinstance(united, SketchedSums)  # noqa: S101
         totals = {n: _added(n, mine, other._totals[n]) for n, mine in self._totals.items()}

@@ -353,12 +353,10 @@ class SpaceSaving(Weighed):
 
     @property
     def _kept(self) -> int:
-        """Entries."""
         return int(self._state[_N])
 
     @property
     def _used(self) -> int:
-        """Bytes of the arena."""
         return int(self._starts[self._kept]) if self._items in TEXTS else 0
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:

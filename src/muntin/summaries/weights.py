@@ -47,11 +47,14 @@ def total_of(weights: np.ndarray, items: int) -> int:
     return int(weights[0]) * items
 
 
-def added(total: int, more: int, kind: str, what: str = "total weight") -> int:
-    """`total + more`; SummaryOverflow past int64, before anything was changed."""
-    if total + more > INT64_MAX:
+def added(
+    total: int, more: int, kind: str, what: str = "total weight", most: int = INT64_MAX
+) -> int:
+    """`total + more`; SummaryOverflow past `most`, before anything was changed."""
+    if total + more > most:
         raise SummaryOverflow(
-            f"{kind}: {what} {total} + {more} leaves int64: use smaller units, or shorter windows"
+            f"{kind}: {what} {total} + {more} is beyond 2^{most.bit_length()} - 1: "
+            "use smaller units, or shorter windows"
         )
     return total + more
 

@@ -58,6 +58,7 @@ from muntin.summaries.weighted_view import (
     nothing,
     set_beyond,
 )
+from muntin.summaries.weights import added
 from muntin.times import DURATION_US_MAX, duration_us
 
 PANES_MAX = 4096
@@ -226,6 +227,7 @@ class WindowQuantiles(Merging):
             Another kind of window, method, dtype, number of panes or k.
         """
         check_alike(self, other)
+        added(self.seen, other.seen, self.kind, "values", COUNT_MAX)
         self._engine.merge(other._engine)
         for name in self._counted:
             setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary, UnknownName
 from muntin.segments.building import subtract
+from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.sums import Sums, counted_events
 from muntin.segments.table import Segment
 from muntin.summaries.checks import INT64_MAX, integer_in
@@ -34,6 +35,7 @@ from muntin.summaries.vector_matrix.names import (
     refuse_both,
     shown,
 )
+from muntin.summaries.weights import added
 
 KeyName = str | Sequence[str]
 
@@ -202,6 +204,7 @@ class VectorMatrix(GatheredSums):
                 f"{KEYS_MAX} and {INDICATORS_MAX} are the limits"
             )
         kinds = self._kinds_with(other)
+        added(self.count, other.count, self.kind, "events", EVENTS_MAX)
         whole = other._segment()
         if (keys, indicators) != (self._keys, self._indicators):
             self._settle()
