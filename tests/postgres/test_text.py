@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import SelectError, UnknownName
 from muntin.select.catalog import QueryInfo, SummaryInfo
-from muntin.server.postgres.literals import literal
+from muntin.server.postgres.literals import compared, literal
 from muntin.server.postgres.portal import prepared
 from muntin.server.postgres.relations import relations, rewritten
 from muntin.server.postgres.reports import Refusal, error_fields
@@ -156,6 +157,43 @@ def test_a_comment_without_end_is_looked_through_once():
     assert [word.kind for word in words_of("SELECT " + "/* " * 5_000)] == ["name", "open"]
 
 
+@pytest.mark.parametrize(
+    "piece",
+    ["SELECT $1 ", "AS FLOAT ", "= ANY ('{a}' ", "= ANY (ARRAY[", "= ANY ($1) ", "LIMIT '2' ",
+     "$1,", "f(a, ", ") = $1 ", "CAST(a AS TIMESTAMPTZ ", "time < 1 AND ",
+     "(SELECT time FROM orders WHERE ", 'FROM (SELECT 1 FROM "orders(driver)", '],
+)  # fmt: skip
+def test_a_text_that_is_longer_takes_longer_in_proportion(piece):
+    """Some took seconds, and one of 16 KiB hours, on the loop that serves all clients."""
+
+    def seconds(size):
+        text, begun = (piece * size)[:size], time.thread_time()
+        words_of.cache_clear()
+        with contextlib.suppress(SelectError):
+            said = prepared(text, ())
+            compared(text, (), said.types)
+            for value in ("'a'", "IN ('a')"):
+                said.bound([value] * len(said.types), ())
+        with contextlib.suppress(SelectError):
+            rewritten(f"SELECT 1 FROM orders WHERE {text}", KNOWN)  # noqa: S608
+        return time.thread_time() - begun
+
+    short, long = (min(seconds(size) for _ in range(5)) for size in (1_000, 8_000))
+    assert long < 20 * short
+
+
+def test_what_parameters_make_of_a_text_is_bounded():
+    with pytest.raises(SelectError, match="at most 16,384 bytes") as raised:
+        prepared("SELECT " + "$1," * 5_000, ()).bound([literal(b"x" * 6_000, 0, 25)], ())
+    assert raised.value.position == len("SELECT $1,$1,")
+
+
+def test_a_filter_by_time_in_many_brackets_is_no_recursion():
+    text = "SELECT count FROM orders WHERE " + "(time >= '2026-01-01' AND " * 600 + "1" + ")" * 600
+    with pytest.raises(SelectError, match="no window"):
+        rewritten(text, KNOWN)
+
+
 def test_parameters_in_strings_names_and_comments_are_none():
     text = """SELECT '$1', "$1", $1 -- $1\n/* $1 */ FROM x"""
     assert with_parameters(text, ["7"]).text == """SELECT '$1', "$1", 7 -- $1\n/* $1 */ FROM x"""
@@ -195,6 +233,10 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("a <> ALL ('{b,\"null\"}'::text[]) AND c = ANY('{}')",
          "a NOT IN ('b', 'null') AND c IN (SELECT NULL WHERE FALSE)"),
         ("a=ANY('{b}') AND c<>ALL(ARRAY['d'])", "a IN ('b') AND c NOT IN ('d')"),
+        ("a = ANY('{b}'::character varying(10)[])", "a IN ('b')"),
+        ("a = ANY(ARRAY['b'] || ARRAY['c']) OR a = ANY('{b}' || $1)",  # no more than one list
+         "a = ANY(ARRAY['b'] || ARRAY['c']) OR a = ANY('{b}' || 1)"),
+        ("TO_DATE($1, 'YYYY-MM-DD')", "TO_DATE(1, 'YYYY-MM-DD')"),
     ],
 )  # fmt: skip
 def test_types_that_only_postgresql_has(text, becomes):

@@ -25,9 +25,8 @@ from muntin.server.postgres.catalog_tables import (
     namespaces,
 )
 from muntin.server.postgres.rows import TYPES
-from muntin.server.postgres.text import Edit, Edited, words_of
+from muntin.server.postgres.text import STATEMENT_BYTES_MAX, Edit, Edited, words_of
 
-STATEMENT_BYTES_MAX = 16 << 10
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
 _NODES_MAX, _DEPTH_MAX = 2_000, 48
 _TRUE, _NULL, _NO_NUMBER = "TRUE", "CAST(NULL AS VARCHAR)", "CAST(NULL AS BIGINT)"
@@ -219,7 +218,7 @@ def _simplified(text: str) -> Edited:
         ):  # a column's name
             edits.append(Edit(word.start, word.end, f'"{word.text.lower()}"'))
         elif word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
-            close = next((j for j in range(i, len(words)) if words[j].text == ")"), i)
+            close = words.pairs.get(i + 1, i)
             sign = text[words[i + 3].end : words[close].start].strip()
             edits.append(Edit(word.start, words[close].end, f" {sign} "))
             skip = close + 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from muntin.server.postgres.settings import named, setting_of
-from muntin.server.postgres.text import Edit, Word, outside, words_of
+from muntin.server.postgres.text import Edit, Word, Words, words_of
 
 _TAGS = {
     "SET": "SET",
@@ -147,7 +147,7 @@ def copy_messages(rows: Iterator[bytes]) -> Iterator[bytes]:
     yield b"d\0\0\0\x06" + _TRAILER
 
 
-def copied(words: Sequence[Word]) -> tuple[Edit, ...]:
+def copied(words: Words) -> tuple[Edit, ...]:
     """What leaves the SELECT that a COPY reads; nothing where a statement is no COPY.
 
     Raises
@@ -157,8 +157,7 @@ def copied(words: Sequence[Word]) -> tuple[Edit, ...]:
     """
     if not words or not words[0].is_word("COPY"):
         return ()
-    opens = words[1:] != [] and words[1].text == "("
-    close = next((at for at, word in outside(words, 2) if word.text == ")"), 0) if opens else 0
+    close = words.pairs.get(1, 0)
     rest = [word.value.upper().strip("'") for word in words[close + 1 :] if word.text not in "()"]
     if not close or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
         remedy = "COPY (SELECT ...) TO STDOUT (FORMAT binary); psql --csv writes CSV"

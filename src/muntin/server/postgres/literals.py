@@ -10,12 +10,14 @@ from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.syntax import text_literal
-from muntin.server.postgres.relations import TIME, clauses
+from muntin.server.postgres.relations import TIME, selects_of
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
 from muntin.server.postgres.text import (
     IS_ANY,
     NOTHING,
+    STATEMENT_BYTES_MAX,
     Word,
+    Words,
     list_items,
     outside,
     parameters_of,
@@ -138,17 +140,26 @@ def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int,
     {0: 'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0'}
     """
     words = words_of(text)
+    selects, owners = selects_of(words)
     select = next((word for _, word in outside(words, 0) if word.is_word("SELECT")), None)
     first = text[: select.start] if select else ""  # the WITH clause, if there is one
     found: dict[int, str] = {}
-    for at, number in _parameters(words):
+    begins: list[int] = []  # of the constants in IN's brackets, or after a sign
+    for at in range(len(words)):
+        goes_on = at and (words[at - 1].text == "," or words[at - 1].kind in _CONSTANTS)
+        begins.append(begins[-1] if goes_on else at)
+    size = 0
+    for at, number in reversed(_parameters(words)):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
             continue
-        parts = _beside(words, at), _from_clause(words, at)
-        if None in parts or len(found) >= _COMPARED_MAX:
+        parts = _beside(words, at, begins[at]), _from_clause(words, selects.get(owners[at], {}))
+        if None in parts or number in found:
             continue
         value, source = (text[words[p[0]].start : words[p[1] - 1].end] for p in parts if p)
         probe = f"{first}SELECT {value} {source} LIMIT 0"
+        size += len(probe)
+        if len(found) == _COMPARED_MAX or size > 2 * STATEMENT_BYTES_MAX:
+            break
         found[number] = with_parameters(probe, stand_ins(probe, types)).text
     return found
 
@@ -168,14 +179,12 @@ _COMPARES = re.compile(
 )
 
 
-def _beside(words: Sequence[Word], at: int) -> tuple[int, int] | None:
-    """The name or call that a parameter without a cast is compared with: a part of the words."""
+def _beside(words: Words, at: int, first: int) -> tuple[int, int] | None:
+    """The name or call that a parameter without a cast is compared with: a part of the words.
+    `first`: where the constants begin of which it is one."""
     after = [word.text for word in words[at + 1 : at + 2]]
     if after == ["::"]:
         return None
-    first = at
-    while first and (words[first - 1].text == "," or words[first - 1].kind in _CONSTANTS):
-        first -= 1  # to the bracket of IN
     before = "".join(f" {word.value}" for word in words[max(first - 6, 0) : first]) + " "
     compares = _COMPARES.search(before)
     if compares is not None:
@@ -194,12 +203,9 @@ def _beside(words: Sequence[Word], at: int) -> tuple[int, int] | None:
 _CONSTANTS = ("parameter", "number", "string")
 
 
-def _operand(words: Sequence[Word], end: int) -> int | None:
+def _operand(words: Words, end: int) -> int | None:
     """Where the name or call begins that ends there."""
-    start, depth = end - 1, 0
-    while start > 0 and (depth or words[start].text == ")"):
-        depth += {")": 1, "(": -1}.get(words[start].text, 0)
-        start -= 1
+    start = words.pairs.get(end - 1, end) - 1
     if start < 0 or not words[start].is_name:
         return None
     while start > 1 and words[start - 1].text == "." and words[start - 2].is_name:
@@ -207,10 +213,8 @@ def _operand(words: Sequence[Word], end: int) -> int | None:
     return start
 
 
-def _from_clause(words: Sequence[Word], at: int) -> tuple[int, int] | None:
-    """That of the SELECT in which a parameter stands: a part of the words."""
-    each = [clauses(words, select) for select in range(at) if words[select].is_word("SELECT")]
-    found = next((one for one in reversed(each) if one[""] > at), {})
+def _from_clause(words: Words, found: Mapping[str, int]) -> tuple[int, int] | None:
+    """Of a SELECT's clauses: a part of the words."""
     start = found.get("FROM", len(words))
     end = min((number for number in found.values() if number > start), default=start)
     return (start, end) if end > start else None

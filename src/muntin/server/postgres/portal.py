@@ -12,12 +12,12 @@ import pygwire.messages
 from muntin.errors import how_many
 from muntin.server.limits import KIB
 from muntin.server.postgres.answers import HEAD
-from muntin.server.postgres.catalog_language import STATEMENT_BYTES_MAX
 from muntin.server.postgres.commands import Cursor, SessionCommand, command_of, copied, cursor_of
 from muntin.server.postgres.literals import literals, types_of
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.rows import BINARY, TYPES, formats_of
 from muntin.server.postgres.text import (
+    STATEMENT_BYTES_MAX,
     Edit,
     Edited,
     parameters_of,

@@ -5,6 +5,7 @@ And a statement that names them so, or filters by `time`, as the SELECT that is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from muntin.select.bind import MATRIX, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
-from muntin.server.postgres.text import Edit, Edited, Word, outside, words_of
+from muntin.server.postgres.text import Edit, Edited, Word, Words, outside, words_of
 from muntin.times import instant_us
 
 TIME = "time"
@@ -97,24 +98,41 @@ def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple
     """
     words = words_of(text)
     edits, said = list[Edit](), set[str]()
-    selects = {at: clauses(words, at) for at, word in enumerate(words) if word.is_word("SELECT")}
+    selects, owners = selects_of(words)
+    times: dict[int, list[int]] = {}
+    for at, owner in enumerate(owners):
+        if _is_time(words, at):
+            times.setdefault(owner, []).append(at)
     for at, found in selects.items():
-        own = ((n, selects[n][""]) for n in selects if at < n < found[""])
-        inside = [n for begin, end in own for n in range(begin, end)]
-        window, more = _window(words, known, found, frozenset(inside))
+        window, more = _window(words, known, found, times.get(at, []))
         edits += window
         said |= more
-    for name in _named(words, known, selects.values()):
-        if not any(edit.start <= name.start < edit.end for edit in edits):
-            edits.append(name)
+    edits += _named(words, known, selects.values())
     return Edited(text, edits), tuple(said)
 
 
-def clauses(words: Sequence[Word], select: int) -> dict[str, int]:
+def selects_of(words: Words) -> tuple[dict[int, dict[str, int]], list[int]]:
+    """The clauses of each SELECT, and in which of them each word stands; -1: in none."""
+    selects = {at: _clauses(words, at) for at in range(len(words)) if _is_select(words, at)}
+    around, owners = [-1], list[int]()
+    for at in range(len(words)):
+        while around[-1] >= 0 and selects[around[-1]][""] <= at:
+            around.pop()
+        if at in selects:
+            around.append(at)
+        owners.append(around[-1])
+    return selects, owners
+
+
+def _is_select(words: Words, at: int) -> bool:
+    return words[at].is_word("SELECT") and not words[at - 1].is_word("AS")  # a column's name
+
+
+def _clauses(words: Words, select: int) -> dict[str, int]:
     """Where FROM, WHERE and what follows them stand in a SELECT, and as "" where it ends."""
     found: dict[str, int] = {}
     for number, word in outside(words, select + 1):
-        if word.text in (")", ";") or word.is_word(*SETS):
+        if word.text in (")", ";") or word.is_word(*SETS) or _is_select(words, number):
             return {**found, "": number}
         if word.is_word("FROM", *ENDS_FROM):
             found.setdefault(word.value, number)
@@ -122,14 +140,14 @@ def clauses(words: Sequence[Word], select: int) -> dict[str, int]:
 
 
 def _named(
-    words: Sequence[Word], known: Mapping[str, ShownTable], selects: Iterable[Mapping[str, int]]
+    words: Words, known: Mapping[str, ShownTable], selects: Iterable[Mapping[str, int]]
 ) -> Iterator[Edit]:
     """Tables by their names as SELECT's FROM items; schema and database are left out."""
     begins = {at for at, word in enumerate(words) if word.is_word("FROM", "JOIN")}
     for found in selects:
         start = found.get("FROM", found[""])
         end = min((number for number in found.values() if number > start), default=start)
-        begins |= {at for at in range(start, end) if words[at].text == ","}
+        begins |= {at for at, word in outside(words, start, end) if word.text == ","}
     for number, word in enumerate(words):
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
@@ -167,24 +185,20 @@ def _qualifies(words: Sequence[Word], at: int) -> bool:
 
 
 def _window(
-    words: Sequence[Word],
-    known: Mapping[str, ShownTable],
-    found: Mapping[str, int],
-    inside: frozenset[int],
+    words: Words, known: Mapping[str, ShownTable], found: Mapping[str, int], own: list[int]
 ) -> tuple[list[Edit], set[str]]:
-    """Edits that make a SELECT's filter by time its window clause; others stand `inside` it."""
+    """Edits that make a SELECT's filter by time its window clause; `own`: where it names it."""
     where, start = found.get("WHERE", -1), found.get("FROM", -1)
     relation = _relation_at(words, start + 1, known) if 0 <= start < where else None
     if relation is None or TIME in {name.lower() for name in relation.own}:
         return [], set()
     end = min(number for number in found.values() if number > where)
     parts = _conjuncts(words, where + 1, end)
-    own = [at for at in range(where + 1, end) if at not in inside and _is_time(words, at)]
-    times = [part for part in parts if any(part[0] <= at < part[1] for at in own)]
+    times = [(a, b) for a, b in parts if bisect_left(own, a) < bisect_left(own, b)]
     if not times:
         return [], set()
     _check_plain(words, start, where, words[times[0][0]])
-    bounds = [bound for part in times for bound in _bounds(words, *part)]
+    bounds = [bound for part in _joined(words, times) for bound in _bounds(words, *part)]
     low = [at for sign, at in bounds if sign == ">="]
     high = [at for sign, at in bounds if sign != ">="]
     if len(low) != 1 or len(high) != 1:
@@ -225,7 +239,7 @@ def _relation_at(
     return next(of_it, next((r for r in known.values() if r.source.lower() == name.lower()), None))
 
 
-def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> None:
+def _check_plain(words: Words, start: int, where: int, place: Word) -> None:
     for _, word in outside(words, start + 1, where):
         if word.text == "," or word.is_word("JOIN"):
             raise _wrong(place, "time filters one FROM item alone: this statement joins several")
@@ -233,7 +247,7 @@ def _check_plain(words: Sequence[Word], start: int, where: int, place: Word) -> 
             raise _wrong(place, "the FROM item has a window clause already")
 
 
-def _conjuncts(words: Sequence[Word], start: int, end: int) -> list[tuple[int, int]]:
+def _conjuncts(words: Words, start: int, end: int) -> list[tuple[int, int]]:
     """What AND joins at the top; where an OR stands there, all of it is one part."""
     parts, begin, between = [], start, False
     for number, word in outside(words, start, end):
@@ -250,6 +264,20 @@ def _conjuncts(words: Sequence[Word], start: int, end: int) -> list[tuple[int, i
     return [part for part in parts if part[0] < part[1]]
 
 
+def _joined(words: Words, parts: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What AND joins in brackets, too, however deep."""
+    left = parts[::-1]
+    while left:
+        start, end = left.pop()
+        while words.pairs.get(start) == end - 1:  # not (a) AND (b)
+            start, end = start + 1, end - 1
+        inside = _conjuncts(words, start, end)
+        if len(inside) > 1:
+            left += inside[::-1]
+        else:
+            yield start, end
+
+
 def _is_time(words: Sequence[Word], at: int) -> bool:
     """Whether it is the column, and not the start of TIME '…' nor a type."""
     word = words[at]
@@ -264,13 +292,6 @@ def _is_time(words: Sequence[Word], at: int) -> bool:
 def _bounds(words: Sequence[Word], start: int, end: int) -> list[tuple[str, str]]:
     """The ends that a condition says, by ">=", "<" or BETWEEN; else it raises SelectError."""
     place = words[start]
-    while words[start].text == "(" and words[end - 1].text == ")":
-        if next((n for n, w in outside(words, start + 1) if w.text == ")"), 0) != end - 1:
-            break  # (a) AND (b)
-        start, end = start + 1, end - 1
-    part = _conjuncts(words, start, end)
-    if len(part) > 1:
-        return [bound for a, b in part for bound in _bounds(words, a, b)]
     for at in range(start, end):
         if words[at].is_word("BETWEEN") and _column(words, start, at):
             middle = next((i for i in range(at, end) if words[i].is_word("AND")), end)

@@ -7,11 +7,15 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.limits import ASK_LESS
 from muntin.select.syntax import text_literal
 from muntin.times import datetime_of, instant_us
 
+STATEMENT_BYTES_MAX = 16 << 10
 _WORD = re.compile(
     r"""
       (?P<space>\s+|--[^\n]*|/\*.*?\*/)
@@ -27,20 +31,14 @@ _WORD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word or sign; `value` is a name as it is meant, or a keyword in upper case."""
 
     kind: str
     text: str
+    value: str
     start: int
     end: int
-
-    @property
-    def value(self) -> str:
-        if self.kind == "quoted":
-            return self.text[1:-1].replace('""', '"')
-        return self.text.upper() if self.kind == "name" else self.text
 
     @property
     def is_name(self) -> bool:
@@ -62,26 +60,45 @@ class Word:
         )
 
 
-def words_of(text: str) -> list[Word]:
+class Words(tuple[Word, ...]):
+    """`pairs`: where the other one of each bracket stands, of those that have one."""
+
+    pairs: dict[int, int]
+
+
+@lru_cache(maxsize=4)  # of a statement that goes from one pass to the next
+def words_of(text: str) -> Words:
     """All but spaces and comments."""
-    return [
-        Word(found.lastgroup or "", found[0], found.start(), found.end())
-        for found in _WORD.finditer(text)
-        if found.lastgroup != "space"
-    ]
+    words = Words(map(_word, (each for each in _WORD.finditer(text) if each.lastgroup != "space")))
+    words.pairs = {}
+    opened: dict[str, list[int]] = {")": [], "]": []}
+    for at, word in enumerate(words):
+        if word.text in ("(", "["):
+            opened[")" if word.text == "(" else "]"].append(at)
+        elif opened.get(word.text):
+            words.pairs[at] = opens = opened[word.text].pop()
+            words.pairs[opens] = at
+    return words
 
 
-def outside(
-    words: Sequence[Word], start: int, end: int | None = None
-) -> Iterator[tuple[int, Word]]:
+def _word(found: re.Match[str]) -> Word:
+    kind, text = found.lastgroup or "", found[0]
+    value = text[1:-1].replace('""', '"') if kind == "quoted" else text
+    return Word(kind, text, text.upper() if kind == "name" else value, *found.span())
+
+
+def outside(words: Words, start: int, end: int | None = None) -> Iterator[tuple[int, Word]]:
     """Words that stand in no brackets of their own, the last where those around them close."""
-    depth = 0
-    for number in range(start, len(words) if end is None else end):
-        depth += {"(": 1, ")": -1}.get(words[number].text, 0)
-        if depth < 0 or (depth == 0 and words[number].text != ")"):
-            yield number, words[number]
-        if depth < 0:
-            return
+    end = len(words) if end is None else end
+    while start < end:
+        word = words[start]
+        if word.text == "(":
+            start = words.pairs.get(start, end)
+        else:
+            yield start, word
+            if word.text == ")":
+                return
+        start += 1
 
 
 def statements_of(text: str) -> list[str]:
@@ -101,7 +118,8 @@ class Edit:
 
 def _apart(text: str, edit: Edit) -> str:
     """What an edit puts there, as words of its own: in `city=ANY($1)`, IN follows a name."""
-    around = text[: edit.start][-1:] + edit.text[:1], edit.text[-1:] + text[edit.end :][:1]
+    left, right = text[max(edit.start - 1, 0) : edit.start], text[edit.end : edit.end + 1]
+    around = left + edit.text[:1], edit.text[-1:] + right
     before, after = (" " if _GLUED.fullmatch(pair) else "" for pair in around)
     return before + edit.text + after
 
@@ -110,7 +128,8 @@ _GLUED = re.compile(r"\w\w")
 
 
 class Edited:
-    """A text after edits, and where a place of it stood before them.
+    """A text after edits, and where a place of it stood before them. Of edits that overlap, the
+    first stands.
 
     Examples
     --------
@@ -126,6 +145,8 @@ class Edited:
         at = size = 0
         ends = Edit(len(text), len(text), "")
         for edit in (*sorted(edits, key=lambda edit: (edit.start, edit.end)), ends):
+            if edit.start < at:
+                continue
             for piece, place, same in (
                 (text[at : edit.start], at, True),
                 (_apart(text, edit), edit.start, False),
@@ -154,10 +175,10 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
     Raises
     ------
     SelectError
-        There is no such parameter.
+        There is no such parameter, or the statement becomes too long.
     """
     words = words_of(text)
-    edits = [*also]
+    edits, size = [*also], 0
     for at, word in enumerate(words):
         if word.kind != "parameter":
             continue
@@ -166,41 +187,59 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
             said = f"there is no parameter {word.text}: {len(literals)} were given"
             raise word.wrong(said, "value", "parameters count from $1")
         value = literals[number - 1]
+        size += len(value)
+        if size > STATEMENT_BYTES_MAX:
+            said = f"with its parameters a statement has at most {STATEMENT_BYTES_MAX:,} bytes"
+            raise word.wrong(said, "limit", ASK_LESS)
         is_list = value.startswith(IS_ANY)
         edits.append(_any_of(words, at, value) if is_list else _cast(words, at, value))
-    for edit in _types(words):
-        if not any(other.start <= edit.start < other.end for other in edits):
-            edits.append(edit)
-    return Edited(text, edits)
+    return Edited(text, [*edits, *_types(words)])
 
 
+_TYPED = ("ANY", "ALL", "TO_TIMESTAMP", "TO_DATE", "LIMIT", "OFFSET", "FLOAT", "AT", "TIMESTAMP",
+          "TIMESTAMPTZ")  # fmt: skip
 _ISO = re.compile("'YYYY-MM-DD(.HH24:MI:SS(.(US|MS))?)?'", re.IGNORECASE)
 _REALS = frozenset(str(bits) for bits in range(1, 25))
 _ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
 
 
-def _types(words: Sequence[Word]) -> Iterator[Edit]:
+def _types(words: Words) -> Iterator[Edit]:
     """FLOAT, which has 53 bits in PostgreSQL, times with a zone, in UTC, and what clients write
     that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
+    casts = [False]  # of the brackets around, whether they are those of CAST
     for at, word in enumerate(words):
+        if word.text == "(":
+            casts.append(words[at - 1].is_word("CAST", "TRY_CAST"))
+        elif word.text == ")" and len(casts) > 1:
+            casts.pop()
+        if word.kind != "string" and word.value not in _TYPED:
+            continue
+        is_type = words[at - 1].text == "::" or (casts[-1] and words[at - 1].is_word("AS"))
         after = [other.value for other in words[at + 1 : at + 6]]
         if word.is_word("ANY", "ALL") and after[:1] == ["("] and after[2:]:
             yield from _any_of_constants(words, at)
         read = word.is_word("TO_TIMESTAMP", "TO_DATE") and after[4:] == [")"]
-        if read and _ISO.fullmatch(after[3]):  # as Superset writes constants
+        if (
+            read and words[at + 2].kind == "string" and _ISO.fullmatch(after[3])
+        ):  # as Superset writes constants
             kind = "DATE" if word.is_word("TO_DATE") else "TIMESTAMP"
             yield Edit(word.start, words[at + 5].end, f"{kind} {after[1]}")
         if word.is_word("LIMIT", "OFFSET") and after and after[0][1:-1].isdigit():
             yield Edit(words[at + 1].start, words[at + 1].end, after[0].strip("'"))
-        if word.is_word("FLOAT") and after[:1] == ["("] and after[2:3] == [")"]:
+        if (
+            word.is_word("FLOAT")
+            and after[:1] == ["("]
+            and after[2:3] == [")"]
+            and after[1].isdigit()
+        ):
             kind = "REAL" if after[1] in _REALS else "DOUBLE"
             yield Edit(word.start, words[at + 3].end, kind)
-        elif word.is_word("FLOAT") and _is_type(words, at):
+        elif word.is_word("FLOAT") and is_type:
             yield Edit(word.start, word.end, "DOUBLE")
         if word.is_word("AT") and after[:3] == ["TIME", "ZONE", "'UTC'"]:
             yield Edit(word.start, words[at + 3].end, "")
         zoned = word.is_word("TIMESTAMP") and after[:3] == _ZONED[1:]
-        if (zoned or word.is_word("TIMESTAMPTZ")) and _is_type(words, at):
+        if (zoned or word.is_word("TIMESTAMPTZ")) and is_type:
             yield Edit(word.start, words[at + 3 if zoned else at].end, "TIMESTAMP")
         if word.kind != "string":
             continue
@@ -217,17 +256,6 @@ def _types(words: Sequence[Word]) -> Iterator[Edit]:
             time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
             kind = "" if words[first - 1].is_word("FOR", "TO") else "TIMESTAMP "
             yield Edit(words[first].start, words[last].end, f"{kind}'{time}'")
-
-
-def _is_type(words: Sequence[Word], at: int) -> bool:
-    """Whether something is cast to it, by :: or CAST."""
-    if not words[at - 1].is_word("AS"):
-        return words[at - 1].text == "::"
-    depth, start = 1, at
-    while start > 1 and depth:
-        start -= 1
-        depth += {")": 1, "(": -1}.get(words[start].text, 0)
-    return words[start - 1].is_word("CAST", "TRY_CAST")
 
 
 IS_ANY = "IN ("
@@ -259,33 +287,41 @@ def list_items(text: str) -> list[str | None]:
     return items
 
 
-def _any_of(words: Sequence[Word], at: int, literal: str) -> Edit:
+_LIST_CAST = re.compile(r"(:: [\w ]+( \( \d+ \))? \[ \])?")
+
+
+def _list_ends(words: Words, opens: int, at: int) -> int | None:
+    """Where ANY's bracket closes, if but a cast stands between the list's last word and it."""
+    close = words.pairs.get(opens, at + 10)
+    cast = " ".join(word.text for word in words[at + 1 : min(close, at + 10)])
+    return close if close < at + 10 and _LIST_CAST.fullmatch(cast) else None
+
+
+def _any_of(words: Words, at: int, literal: str) -> Edit:
     """= ANY($1), as drivers write it for a list. Raises SelectError where it stands elsewhere."""
-    close = next((i for i in range(at, len(words)) if words[i].text == ")"), at)
-    cast = [word.text for word in words[at + 1 : close]]
-    if [word.value for word in words[max(at - 3, 0) : at]] != ["=", "ANY", "("] or (
-        cast and (cast[0], cast[2:]) != ("::", ["[", "]"])
-    ):
+    close = _list_ends(words, at - 1, at)
+    before = [word.value for word in words[max(at - 3, 0) : at]]
+    if before != ["=", "ANY", "("] or close is None:
         remedy = f"column = ANY({words[at].text})"
         raise words[at].wrong("a list stands in = ANY alone", "not_allowed", remedy)
     return Edit(words[at - 3].start, words[close].end, literal)
 
 
-def _any_of_constants(words: Sequence[Word], at: int) -> Iterator[Edit]:
+def _any_of_constants(words: Words, at: int) -> Iterator[Edit]:
     """= ANY('{a,b}') and = ANY(ARRAY['a', 'b']), as IN; <> ALL as NOT IN."""
     sign = {"ANY": ("=",), "ALL": ("<>", "!=")}[words[at].value]
-    if words[at - 1].text not in sign:
+    first = words[at + 2]
+    end = words.pairs.get(at + 3, -1) if first.is_word("ARRAY") else at + 2
+    close = _list_ends(words, at + 1, end)
+    if words[at - 1].text not in sign or close is None:
         return
     is_in = IS_ANY if words[at].is_word("ANY") else f"NOT {IS_ANY}"
-    close = next((i for i in range(at, len(words)) if words[i].text == ")"), at)
-    first = words[at + 2]
     if first.kind == "string":
         with contextlib.suppress(ValueError):
             items = list_items(first.text[1:-1].replace("''", "'"))
             written = ", ".join("NULL" if t is None else text_literal(t) for t in items) or NOTHING
             yield Edit(words[at - 1].start, words[close].end, f"{is_in}{written})")
-    end = next((i for i in range(at, close) if words[i].text == "]"), 0)
-    if first.is_word("ARRAY") and words[at + 3].text == "[" and end:
+    elif words[end].text == "]":
         nothing = NOTHING if end == at + 4 else ""
         yield Edit(words[at - 1].start, words[at + 3].end, is_in + nothing)
         yield Edit(words[end].start, words[close].end, ")")
