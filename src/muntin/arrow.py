@@ -17,8 +17,8 @@ pc: Any = pyarrow.compute  # its own module makes them at run time: no type chec
 
 UNSIGNED_OF_SPARK = pa.decimal128(20, 0)
 """As which Spark reads unsigned integers of 64 bits."""
-_TEXT = frozenset((pa.string(), pa.large_string(), pa.string_view()))
-_BINARY = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
+_TEXT = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view()))
+_BINARY = frozenset(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view()))
 
 
 def one_array(values: Any, what: str) -> Any:
@@ -54,8 +54,8 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 def is_text(kind: pa.DataType, *, or_binary: bool = False) -> bool:
     """Whether a type, or that of a dictionary's values, is text; of whatever width, or in views."""
     kind = value_type(kind)
-    is_binary = kind in _BINARY or pa.types.is_fixed_size_binary(kind)
-    return kind in _TEXT or (or_binary and is_binary)
+    is_binary = kind.id in _BINARY or pa.types.is_fixed_size_binary(kind)
+    return kind.id in _TEXT or (or_binary and is_binary)
 
 
 def is_sound(array: Any) -> bool:

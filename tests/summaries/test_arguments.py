@@ -38,6 +38,16 @@ _NOT_UTF8 = pa.Array.from_buffers(
 )
 
 
+class _Celsius(pa.ExtensionType):
+    """A type of somebody's own; Arrow gives none of these a hash."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "tests.celsius")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
 def odd() -> Iterator[Any]:
     """What somebody may give by accident, each new."""
     yield from (None, True, np.bool_(True), 0, -1, 2**70, 10**400, 1.5, float("nan"), float("inf"))
@@ -78,6 +88,8 @@ def odd() -> Iterator[Any]:
     )
     yield from (pa.chunked_array([words, words]), pa.chunked_array([pa.nulls(1)]), _NOT_UTF8)
     yield from (pa.chunked_array([_NOT_UTF8]), pa.array([1], pa.duration("s")))
+    own = pa.ExtensionArray.from_storage(_Celsius(), pa.array([1, 2]))
+    yield from (own, pa.table({"key": own, "x": own}), pa.DictionaryArray.from_arrays([0, 1], own))
     yield from (
         pa.array([1], pa.timestamp("s")),
         pa.array([(1, 1, 1)], pa.month_day_nano_interval()),
