@@ -10,6 +10,7 @@ from muntin.assembly.changes import check_changes
 from muntin.errors import LedgerConflict, LedgerError, SelectError, SourceError, SpecError
 from muntin.ledger.files import payload_folder
 from muntin.ledger.open import open_ledger
+from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.reading.amounts import events_over_time
 from muntin.session import Session
@@ -114,6 +115,19 @@ def test_rollups_that_are_taken_out_go_whole_or_not_at_all():
     fed(ledger, ONE, [[1810], [1660]], 30, rollups=without, **kept)  # late: they would receive it
     assert {reach.length // SECOND for reach in ledger.coverage("m")} == {20, 600}
     assert said(ledger, "SELECT count FROM m FOR ALL") == ([[362]], True, [])
+
+
+def test_rollups_that_come_back_are_made_anew_where_their_deletion_was_interrupted(monkeypatch):
+    ledger = temporary()
+    batches = [range(at, at + 60, 5) for at in range(0, 300, 60)]
+    fed(ledger, ONE, batches, 0, rollups=["1 minute"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_delete_until", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            fed(ledger, ONE, [], 5, rollups=[])
+    fed(ledger, ONE, [[310]], 5, rollups=[])
+    fed(ledger, ONE, [[320], [380]], 6, rollups=["1 minute"])
+    assert said(ledger, "SELECT count FROM m FOR ALL") == ([[63]], True, [])
 
 
 def test_rollups_of_a_time_without_events_are_not_taken_out_from_under_longer_ones():

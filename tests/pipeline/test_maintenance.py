@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.assembly import arriving, maintenance
+from muntin.assembly import arriving, cutting, maintenance
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import rules
+from muntin.ledger.files import GARBAGE_AGE_US
 from muntin.ledger.records import Coverage
+from muntin.ledger.sqlite import SqliteLedger
+from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.segments import codec
 from muntin.segments.building import merge
@@ -22,6 +25,7 @@ from muntin.segments.codec import cut
 from muntin.session import Session
 from muntin.spark import partials
 from muntin.spark.ingest import Ingest
+from muntin.times import now_us
 from tests.pipeline.support import (
     SECOND,
     START,
@@ -220,6 +224,32 @@ def test_pieces_that_retention_drops_while_they_are_merged_do_not_come_back():
             assert slices_of(ingest.ledger, "orders", spec.pane).count == 1
         ingest.finish(ended=False)
         assert slices_of(ingest.ledger, "orders", spec.pane).count == 1
+
+
+def test_files_that_are_being_merged_into_stay_when_a_machine_has_slept(tmp_path, monkeypatch):
+    """By its clock they are old at once, and no row names them yet."""
+    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0)
+    spec = pipeline(queries={}, summaries={"orders": {"keys": ["driver"], "shards": 2}})
+    many = maintenance.PIECES_OF_A_SIZE_MAX
+    compact, held = Writer.compact, threading.Event()
+
+    def sleepy(writer, *pieces):
+        if threading.current_thread().name.startswith("muntin-compaction"):
+            monkeypatch.setattr(maintenance, "now_us", lambda: now_us() + 2 * GARBAGE_AGE_US)
+            held.set()
+            threading.Event().wait(1)
+        return compact(writer, *pieces)
+
+    monkeypatch.setattr(Writer, "compact", sleepy)
+    ledger = SqliteLedger(tmp_path / "x.db")
+    with run(spec, [], ledger) as ingest:
+        while not held.is_set():
+            taken(ingest, [[events([(ingest.progress.batches, "d", 1, 1, 1)])]])
+            held.wait(ingest.progress.batches // (many + 1))
+        ingest._maintenance._swept_at = None
+        taken(ingest, [[events([(99, "d", 1, 1, 1)])]])
+        counted = ingest.progress.counted
+    assert Session(ledger).sql("SELECT count FROM orders FOR ALL").rows == [[counted]]
 
 
 def test_a_merge_that_fails_fails_the_next_batch_which_is_in_once(monkeypatch):

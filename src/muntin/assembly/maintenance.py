@@ -140,6 +140,7 @@ class Maintenance:
         """Delete payload files that nobody names, and did not for this long; how many."""
         if self._folder is None:
             return 0
+        self._wait()  # its files are named then: where the machine has slept, they are old already
         return self._writer.sweep(self._folder, now_us() - age_us)
 
     def _compact(self) -> None:

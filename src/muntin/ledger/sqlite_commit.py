@@ -176,13 +176,8 @@ def compact(
         )
     (length,) = lengths
     sums = check_made("a compacted piece", made, length)
-    stored = [
-        piece
-        for identifier in sorted(ids)
-        for piece in read_pieces(
-            connection, "", "WHERE id = ? AND summary = ?", (identifier, summary)
-        )
-    ]
+    clause = "WHERE id = ? AND summary = ?"
+    stored = [p for i in sorted(ids) for p in read_pieces(connection, "", clause, (i, summary))]
     if len(stored) < len(ids):
         return False
     if any(piece.length != length for piece in stored):
@@ -207,6 +202,9 @@ def roll_up(
         found = overlapping(connection, summary, level, begin, end)
         parts += [piece.slices.between(begin, end).at_length(length) for piece in found]
     check_sums("the rollup", sums, added_up(parts))
+    if length not in rollups.covered:  # they were given up, and their deletion was interrupted
+        left = "SELECT id FROM pieces WHERE summary = ? AND length = ?"
+        delete_pieces(connection, [i for (i,) in connection.execute(left, (summary, length))])
     _insert(connection, summary, length, made)
     rollups.cover(length, start, until)
     _store_coverage(connection, summary, rollups, length)
