@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
@@ -87,3 +88,32 @@ def test_the_end_closes_what_is_open_and_says_so():
     assert whole.end == whole.start + 60 * SECOND
     trend = Session(ledger).sql("SELECT driver, revision FROM trend(q) ORDER BY driver")
     assert trend.rows == [["a", 0], ["b", 2], ["c", 2], ["late", 2]]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("written", [1, 2])
+def test_windows_that_close_while_a_process_is_killed_are_those_of_one_run(
+    monkeypatch, kind, written
+):
+    """So many that they take several transactions, of which some are done."""
+    random = Random(written)
+    batches = [
+        [(at, random.choice("abc"), 1, 1, 1) for at in range(first, until, 9)]
+        for first, until in ((0, 130), (130, 9_000), (9_000, 9_300))
+    ]
+    spec, at_once, in_parts = spec_of(kind), temporary(), temporary()
+    run_ended(spec, at_once, batches)
+    run_ended(spec, in_parts, batches[:1], ended=False)
+    close, left = Writer.close_windows, written
+
+    def dying(*given):
+        nonlocal left
+        left -= 1
+        return close(*given) if left >= 0 else 1 // 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "close_windows", dying)
+        with pytest.raises(ZeroDivisionError):
+            run_ended(spec, in_parts, batches[1:], 1)
+    run_ended(spec, in_parts, batches[1:], 1)
+    assert closed(in_parts) == closed(at_once)

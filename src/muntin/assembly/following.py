@@ -47,8 +47,6 @@ class ClosingWindow:
 
 
 class _Follower:
-    """Closes the windows of one summary."""
-
     def __init__(self, layout: Layout, stored: Mapping[str, Any] | None) -> None:
         self._layout = layout
         self.next: int | None = stored["next"] if stored else None
@@ -167,7 +165,7 @@ class FloatingFollower(_Follower):
         if not parts:
             return
         whole = merge(parts)
-        runs, self.window, first = close_windows(self.window, whole, starts, ends, end)
+        runs, left, first = close_windows(self.window, whole, starts, ends, end)
         labels = np.zeros(len(starts), np.int64)
         for number, (_, begin, last) in enumerate(runs):
             labels[begin:last] = number
@@ -177,11 +175,13 @@ class FloatingFollower(_Follower):
         for number, (boundary, begin, last) in enumerate(runs):
             events, late = counts[:, begin:last].sum(axis=1).tolist()
             segment = windows.between(number, number + 1)
+            self.window, self.next = self.window.closed(), boundary.end  # what is stored with it
             yield _closed(self._layout, boundary, Merged(segment, events, late, None))
-        if self.window.start is not None:
+        self.window = left
+        if left.start is not None:
             events, late = counts[:, first:].sum(axis=1).tolist()
-            left = windows.between(len(runs), len(runs) + 1)
-            self._contents, self._until = Merged(left, events, late, None), int(ends[-1])
+            segment = windows.between(len(runs), len(runs) + 1)
+            self._contents, self._until = Merged(segment, events, late, None), int(ends[-1])
 
     def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
         if self.next is not None:
