@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -14,6 +15,8 @@ import pytest
 
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
+from muntin.server.postgres.portal import wire
+from muntin.server.postgres.session import PostgresSession
 from muntin.server.serving import Server
 from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder, fed_server, until
@@ -210,6 +213,34 @@ def test_who_holds_cursors_open_refuses_nobody_else_an_answer():
             assert 0 < len(server.app.state.statements.unread) < 8
             assert serves(server)
         until(lambda: not server.app.state.statements.unread)
+
+
+def test_between_costly_messages_others_have_their_turn():
+    """Those that are there already, each of some milliseconds: 16 were taken at a stretch."""
+    turns = taken = 0
+
+    class Link:
+        async def receive(self, skipping):
+            nonlocal taken
+            taken += 1
+            return wire.Flush() if taken <= 40 else wire.Terminate()
+
+        async def flush(self):
+            time.sleep(0.003)
+
+        async def flush_some(self):
+            pass
+
+    async def serve():
+        nonlocal turns
+        session = PostgresSession(Link(), "", None, None, ServerLimits())
+        served = asyncio.create_task(session._serve())
+        while not served.done():
+            await asyncio.sleep(0)
+            turns += 1
+
+    asyncio.run(serve())
+    assert turns > taken * 0.9
 
 
 def test_a_flood_of_messages_holds_up_nobody_else(fed):

@@ -18,6 +18,7 @@ from muntin.server.postgres.literals import compared, literal
 from muntin.server.postgres.portal import prepared
 from muntin.server.postgres.relations import relations, rewritten
 from muntin.server.postgres.reports import Refusal, error_fields
+from muntin.server.postgres.settings import SessionSettings
 from muntin.server.postgres.text import Edit, Edited, statements_of, with_parameters, words_of
 
 KNOWN = relations(
@@ -179,6 +180,23 @@ def test_a_text_that_is_longer_takes_longer_in_proportion(piece):
         return time.thread_time() - begun
 
     short, long = (min(seconds(size) for _ in range(5)) for size in (1_000, 8_000))
+    assert long < 20 * short
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda size: literal(b"1" * size, 0, 1186),  # a length of time
+        lambda size: SessionSettings({"options": "-" * size}),  # before anybody has logged in
+    ],
+)
+def test_what_is_no_value_is_looked_through_once(read):
+    def seconds(size):
+        begun = time.thread_time()
+        read(size)
+        return time.thread_time() - begun
+
+    short, long = (min(seconds(size) for _ in range(3)) for size in (2_000, 16_000))
     assert long < 20 * short
 
 

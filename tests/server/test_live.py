@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from muntin.ledger.open import open_ledger
+from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text
@@ -142,6 +143,22 @@ def test_who_comes_back_gets_what_it_missed(live, server, feeder):
     feeder.minute()  # and then goes on live
     assert again.hear("window")["seq"] is not None
     again.socket.close()
+
+
+def test_what_was_missed_is_read_again_where_that_failed(live, server, feeder, monkeypatch):
+    """Whatever failed: else a subscription would wait for ever, and nobody be told."""
+    replay, failed = Feeds.replay, []
+
+    async def fails_once(*asked):
+        if not failed:
+            failed.append(asked)
+            raise ValueError(asked)
+        return await replay(*asked)
+
+    monkeypatch.setattr(Feeds, "replay", fails_once)
+    live.subscribe(windows="orders", after="0")
+    assert live.hear("window", seconds=20)
+    assert failed
 
 
 def test_who_comes_back_to_another_server_too(server, feeder, ledger):

@@ -217,7 +217,9 @@ class Hub:
             found, gap = await self.feeds.replay(
                 asked.channel, asked.after, asked.until, who.client
             )
-        except MuntinError:
+        except Exception as error:
+            if not isinstance(error, MuntinError):
+                _LOG.exception("cannot read what a client has missed")
             await asyncio.sleep(TICK_SECONDS)  # the ledger cannot be read now: try again
             who.connection.replay_failed()
         else:

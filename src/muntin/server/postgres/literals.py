@@ -38,7 +38,7 @@ _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT"
         1186: "INTERVAL"}  # fmt: skip
 
 _DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
-_CLOCK = re.compile(r"(-?)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+_CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 """In a length of time: psycopg writes 1 day, 2:00:00, FOR LAST takes units alone."""
 _CASTS = {word: kind.oid for kind in reversed(TYPES) if kind is not BYTEA
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip

@@ -39,6 +39,7 @@ from muntin.server.statements import Statements
 
 STATEMENTS_AT_ONCE_MAX = 100  # in one text
 MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
+TURN_SECONDS = 0.001  # of messages that are there already
 _TEXT_OID = 25
 _LOG = logging.getLogger("muntin.server.postgres")
 
@@ -106,16 +107,17 @@ class PostgresSession:
     # messages
 
     async def _serve(self) -> None:
-        loop, count = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
+        rested = loop.time()
         while True:
             message = await self._link.receive(skipping=self._skipping)
             if isinstance(message, wire.Terminate):
                 return
-            count += 1
             while not self._pace.spend(loop.time()):
                 await asyncio.sleep(0.01)
-            if count % 16 == 0:
+            if loop.time() - rested > TURN_SECONDS:
                 await asyncio.sleep(0)  # others are served in between
+                rested = loop.time()
             if message is not None:
                 await self._take(message)
 

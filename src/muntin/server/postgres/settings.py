@@ -24,7 +24,7 @@ _NAMES = {name.lower(): name for name in SETTINGS}
 _OWN = "application_name"
 _REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index(_OWN)]
 _WINDOW = "muntin.window"
-_OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])+)")
+_OPTION = re.compile(r"(?<!\S)(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])+)")
 _QUIET = ("warning", "error", "log", "fatal", "panic")
 _ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}
 
