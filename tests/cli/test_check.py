@@ -125,6 +125,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
         ("delay > 15", "delay >> > 15", "6:3", "near '>'"),
         ("delay > 15", "dealy > 15", "6:3", "no column 'dealy'; did you mean 'delay'?"),
         ("[origin]", "[orign]", "9:3", "no column 'orign'; did you mean 'origin'?"),
+        ("delay > 15", "dealy > 15", "6:3", "where later files have it, name all columns in"),
         ("[delay, late]", "[text]", "9:3", "'text' is string, and must be a number"),
         ("time: at", "time: origin", "3:1", "'origin' holds no times: 'EWR', 'JFK'; there is at"),
         ("time: at", "time: delay", "3:1", "say what it counts"),
@@ -280,7 +281,11 @@ def test_folders_of_files_of_several_kinds_and_spreadsheets(check, tmp_path):
 
 
 def test_what_does_not_fit_what_the_ledger_holds(check):
-    own = "ledger: sqlite:///x.db\nsummaries:\n  delays: {kind: quantiles, value: delay, k: 200}\n"
+    own = """ledger: sqlite:///x.db
+summaries:
+  delays: {kind: quantiles, value: delay, k: 200}
+  beats: {kind: periodic, item: origin, gap: 1 hour, interval_unit: 10 minutes}
+"""
     text = GOOD.partition("fields:")[0] + own
     ingest = Ingest(Pipeline.of(yaml.safe_load(text)), open_ledger("sqlite:///x.db"), query_id="q")
     ingest.take(0, gather([TABLE]))
@@ -288,3 +293,6 @@ def test_what_does_not_fit_what_the_ledger_holds(check):
     code, said = check(text.replace("200", "50"))
     assert code == 1
     assert said.startswith("p.yaml:7:43: summaries.delays.k: 200 in what is stored, now 50: ")
+    code, said = check(text.replace("gap: 1 hour", "gap: 2 hours"))
+    assert code == 1
+    assert said.startswith("p.yaml:8:41: summaries.beats.gap: 1 hour in what is stored, now")

@@ -462,7 +462,7 @@ def test_results_over_a_summary_that_was_away_say_so():
         (
             {"kind": "periodic", "item": "driver", "gap": "1 s", "interval_unit": "1 s"},
             {"kind": "periodic", "item": "area", "gap": "1 s", "interval_unit": "1 s"},
-            "item was",
+            r"q.item: \['driver'\] in what is stored, now \['area'\]",
         ),
     ],
 )

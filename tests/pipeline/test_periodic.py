@@ -442,17 +442,17 @@ def test_a_column_that_is_no_item_is_named(kind):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gap": "6 seconds"}, "gap was 5 seconds, is 6 seconds"),
-        ({"shards": 2}, "shards was 3, is 2"),
-        ({"item": ["area"]}, r"item was \['driver'\], is \['area'\]"),
-        ({"k": 11}, "k was 10, is 11"),
-        ({"resolution": "1 second"}, "resolution was 611 microseconds, is 1 second"),
+        ({"gap": "6 seconds"}, "gap: 5 seconds in what is stored, now 6 seconds"),
+        ({"shards": 2}, "shards: 3 in what is stored, now 2"),
+        ({"item": ["area"]}, r"item: \['driver'\] in what is stored, now \['area'\]"),
+        ({"k": 11}, "k: 10 in what is stored, now 11"),
+        ({"resolution": "1 second"}, "resolution: 611 microseconds in what is stored, now"),
     ],
 )
 def test_other_parameters_do_not_continue_a_state(change, message):
     spec, other = pipeline(), pipeline({"beats": BEATS | change, "calls": COUNTS})
     made = ingested(spec, [[events(beating(300))]])
-    with pytest.raises(SpecError, match=rf"summaries\.beats: .*{message}"):
+    with pytest.raises(SpecError, match=rf"summaries\.beats\.{message}"):
         Ingest(other, made.ledger, query_id="q")
     assert made.ledger.pipelines()[0].spec == spec.as_json()
     again = ingested(other, [[events(beating(300))]], made.ledger, mode="overwrite")

@@ -69,7 +69,6 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
 
 
 def _time(pipeline: Pipeline) -> str:
-    """What the event time is read from."""
     column, unit = pipeline.time.column, pipeline.time.unit
     expression = pipeline.fields.get(column)
     said = column if unit is None else f"{column} in {unit}"

@@ -61,7 +61,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:
-    """What can be seen at once."""
     from muntin.assembly.changes import check_changes
     from muntin.assembly.standing import StandingQueries
     from muntin.cli.check_source import wrong_in, wrong_packages

@@ -181,20 +181,11 @@ class PeriodicSpec(SummarySpec):
         """A shard before its first event."""
         return summaries.PeriodicShard(self._calm(), self.item, shard, self.shards)
 
-    def differs(self, state: PeriodicShard) -> str:
-        """What of a stored state this entry does not go on with, or ""."""
-        pairs = [
-            ("item", list(state.columns), list(self.item)),
-            ("shards", state.shards, self.shards),
-        ]
+    def stored_as(self) -> Mapping[str, Any]:
         ours = self._calm().parameters
-        pairs += [(name, getattr(state.parameters, name), getattr(ours, name)) for name in _KEPT]
-        said = dict.fromkeys(("gap", "interval_unit", "resolution"), duration_text)
-        return ", ".join(
-            f"{name} was {said.get(name, str)(was)}, is {said.get(name, str)(now)}"
-            for name, was, now in pairs
-            if was != now
-        )
+        kept = {name: getattr(ours, name) for name in _KEPT}
+        times = {n: duration_text(kept[n]) for n in ("gap", "interval_unit", "resolution")}
+        return {"item": list(self.item), "shards": self.shards, **kept, **times}
 
     def bounds_of(self, states: Sequence[PeriodicShard]) -> Mapping[str, Any]:
         """What is known about the error of answers."""

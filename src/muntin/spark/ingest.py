@@ -264,7 +264,7 @@ class Ingest:
             cache = _cache_of(pipeline)
             queries = StandingQueries(pipeline, self.ledger, cache)
             check_changes(pipeline, self.ledger)
-            # refuse other parameters, and shards without a place for them, before anything changes
+            # refuse damaged shards, and shards without a place for them, before anything changes
             PipelineShards(pipeline, self.ledger)
             cuttings_of(pipeline, self.ledger)
             self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from muntin import summaries
 from muntin.arrow import ipc_bytes, is_text
 from muntin.assembly.changes import other_type
-from muntin.errors import CorruptSummary, SpecError, SummaryOverflow
+from muntin.errors import CorruptSummary, SummaryOverflow
 from muntin.kinds import PeriodicSpec, SummarySpec
 from muntin.ledger.base import View
 from muntin.ledger.records import PAYLOAD_BYTES_MAX, State
@@ -119,8 +119,8 @@ class PipelineShards:
 
     Raises
     ------
-    SpecError
-        The ledger holds shards that were made with other parameters.
+    CorruptSummary
+        The ledger holds a shard that is damaged.
     """
 
     def __init__(self, pipeline: Pipeline, stored: View) -> None:
@@ -133,9 +133,9 @@ class PipelineShards:
         """Events of summaries that were away, or joined: all from here on were counted."""
         self._back: set[Key] = set()
         """Shards of summaries that were away until now: nothing was committed since."""
-        for name, spec in self._specs.items():
+        for name in self._specs:
             for shard, payload in stored.states(name).items():
-                self._shards[name, shard] = _read(name, spec, shard, payload)
+                self._shards[name, shard] = _read(name, shard, payload)
                 if name in back:
                     self._back.add((name, shard))
 
@@ -215,18 +215,11 @@ class PipelineShards:
         return shard, payload, shard.late - late + late_nulls
 
 
-def _read(name: str, spec: PeriodicSpec, number: int, payload: bytes) -> PeriodicShard:
+def _read(name: str, number: int, payload: bytes) -> PeriodicShard:
     try:
-        shard = summaries.PeriodicShard.from_bytes(payload)
+        return summaries.PeriodicShard.from_bytes(payload)
     except CorruptSummary as problem:
         raise CorruptSummary(f"summaries.{name}: shard {number} in the ledger: {problem}") from None
-    differs = spec.differs(shard)
-    if differs:
-        raise SpecError(
-            f"summaries.{name}: {differs}; what it has folded cannot be folded again: keep the "
-            "entry as it was, give the changed one another name, or start over with --reset"
-        )
-    return shard
 
 
 def _items(rows: Sequence[Row]) -> list[bytes]:
@@ -234,7 +227,6 @@ def _items(rows: Sequence[Row]) -> list[bytes]:
 
 
 def _sent(rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    """What the tasks of one batch sent for each shard."""
     sent: dict[Key, list[Row]] = {}
     for row in rows:
         if row[0] == SEQUENCED:  # of events without an item, some shard must tell
