@@ -144,7 +144,7 @@ class SummarySpec(Strict, ABC):
 
     def refused(self, batch: pa.RecordBatch) -> Iterator[Refused]:
         """Rows that are to be rejected: their values cannot be taken, whatever their type."""
-        yield from refused_values(batch, self.columns(), self.float_columns())
+        yield from refused_values(batch, self.columns(), self.float_columns(), self.text_columns())
 
     def asked(self) -> dict[str, Any]:
         """What SELECT must know of it: entries of `SummaryInfo`."""

@@ -6,7 +6,7 @@ not be looked for when a summary is updated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ _PER_US = {"s": 1_000_000, "ms": 1_000}
 _DAYS = 1 << 31  # before and after 1970 that a date holds
 _DAY_MS = 86_400_000
 _NO_TEXT = "is not UTF-8 text: take a field, decode(CAST(… AS BINARY), 'ISO-8859-1')"
-_NO_INTEGER = "is beyond int64: take a field, CAST(… AS STRING)"
+_NO_INTEGER = "is beyond int64: take a field, {}"
 _NO_TIME = "is beyond the {} that can be written: take a field that is null there"
 
 Refused = tuple[str, np.ndarray, str]
@@ -28,17 +28,19 @@ Refused = tuple[str, np.ndarray, str]
 
 
 def refused_values(
-    batch: pa.RecordBatch, columns: Sequence[str], floats: Collection[str] = ()
+    batch: pa.RecordBatch, columns: Sequence[str], floats: Sequence[str], texts: Sequence[str]
 ) -> Iterator[Refused]:
     """Text that is not UTF-8; whole numbers beyond int64; times beyond int64 microseconds; dates
     beyond int32 days.
 
-    `floats` are those columns whose numbers become floats, and so may be of any size.
+    `floats` are those columns whose numbers become floats, and so may be of any size; `texts`
+    those that may hold text instead.
     """
     for name in columns:
         mask, problem = _refused(batch.column(name), name in floats)
         if mask is not None:
-            yield name, mask, problem
+            cast = "CAST(… AS STRING)" if name in texts else "TRY_CAST(… AS BIGINT), null there"
+            yield name, mask, problem.format(cast)
 
 
 def _refused(column: Any, is_float: bool) -> tuple[np.ndarray | None, str]:
