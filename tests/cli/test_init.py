@@ -76,8 +76,14 @@ def test_json_with_bad_lines(init):
     lines = [json.dumps({"at": t, "origin": "EWR", "delay": n}) for n, t in enumerate(MINUTES)]
     lines[100] = '{"at": "2024'
     lines[200] = "oops"
-    found, _ = init("d.json", "\n".join(lines))
+    lines[300:303] = "[1, 2]", "17", "null"  # have no columns, and hide those of no other
+    lines[400] = lines[400].replace("400", '"400"')  # Spark reads all of them as texts
+    lines[500] = lines[500].replace("500", '"warm"')
+    found, said = init("d.json", "\n".join(lines))
     assert found.time.column == "at"
+    assert "5 of 1,440 rows have no time in 'at': they" in said
+    assert "1 of 1,440 rows have no number in 'delay', such as 'warm' in row 501 of d.json" in said
+    assert found.fields == {"delay": "TRY_CAST(`delay` AS BIGINT)"}
     assert ("origin",) in found.summaries["d"].keys
     assert "delay" in found.summaries["d"].indicators
 
@@ -249,10 +255,12 @@ def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
     }
     for name, column in unusable.items():
         table = table.append_column(name, column)
-    pq.write_table(table, tmp_path / "d" / "0.parquet")
-    (tmp_path / "d" / "1.parquet").touch()
+    (tmp_path / "d" / "sub").mkdir()
+    pq.write_table(table, tmp_path / "d" / "sub" / "0.parquet")
+    (tmp_path / "d" / "sub" / "1.parquet").touch()
     found, _ = init("d/2.parquet", table.append_column("new", table["V"]), look="d")
     assert list(found.summaries["d"].indicators) == ["V"]
+    assert "new: not in sub/0.parquet; source.schema" in (tmp_path / "p.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from muntin import storage
 from muntin.arrow import UNSIGNED_OF_SPARK
-from muntin.cli.sample import UNREAD, is_unread
+from muntin.cli.sample import UNREAD, as_spark_reads, is_unread
 from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
@@ -252,7 +252,7 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
     reader = f"read_{source.format}({text_literal(str(file))}, ignore_errors=true{more})"
     with duckdb.connect() as connection:
         found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)
-        return found.to_arrow_table()
+        return (as_spark_reads(found)[0] if source.format == "json" else found).to_arrow_table()
 
 
 def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
@@ -265,8 +265,7 @@ def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:
             for column in parsed.find_all(exp.Column):
                 first = column.parts[0].name
                 if first not in there:
-                    hint = did_you_mean(first, sorted(there))
-                    yield f"fields.{name}: the source has no column '{first}'; {hint}"
+                    yield no_column(first, pipeline, sorted(there), f"fields.{name}")
         there.add(name)
 
 

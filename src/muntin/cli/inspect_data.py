@@ -158,7 +158,7 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
     rows = sample.table.num_rows
     if not distinct:
         found.left_out[name] = "no values"
-    elif (number := _number_in_text(sample.table[name])) is not None:
+    elif (number := _number_in_text(sample.table[name], name in sample.mixed)) is not None:
         cast, bad = number
         found.fields[name] = cast.format(sample.fields.get(name, in_backticks(name)))
         found.indicators.append(name)
@@ -294,7 +294,7 @@ def _behind_us(times: np.ndarray) -> int:
     return next((pane for pane in WINDOWS_US if pane >= behind), max(WINDOWS_US))
 
 
-def _number_in_text(column: pa.ChunkedArray) -> tuple[str, np.ndarray] | None:
+def _number_in_text(column: pa.ChunkedArray, mixed: bool = False) -> tuple[str, np.ndarray] | None:
     """What makes numbers of a column of text, and of which rows it does not."""
     if not pa.types.is_string(column.type):
         return None
@@ -311,7 +311,7 @@ def _number_in_text(column: pa.ChunkedArray) -> tuple[str, np.ndarray] | None:
         if count(texts, rf"[^{mark}]{{0,12}}[{mark}]\d{{{scale}}}\D*") == counts[form]
     )
     scale = next(scales, 0)  # as many in each, as amounts have: 1.5 may be a float
-    if bad > share * len(texts) or (counts[_PLAIN] == len(texts) and not scale):
+    if bad > share * len(texts) or (counts[_PLAIN] == len(texts) and not scale and not mixed):
         return None
     whole = form == _PLAIN and count(texts, r"\s*[+-]?\d{1,18}\s*") == counts[form]
     kind = f"DECIMAL({DIGITS_MAX}, {scale})" if scale else "BIGINT" if whole else "DOUBLE"

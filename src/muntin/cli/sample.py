@@ -67,6 +67,8 @@ class Sample:
     """Name -> DuckDB's word for its type, and about how many values there are."""
     fields: dict[str, str] = field(default_factory=dict)
     """Column of the table that is none of the files -> how Spark's SQL spells it."""
+    mixed: set[str] = field(default_factory=set)
+    """Columns of JSON that hold values of several types, which Spark reads as text."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Column of the files -> why a pipeline cannot read it."""
     unread: dict[str, pa.DataType] = field(default_factory=dict)
@@ -163,7 +165,11 @@ def _read(
     sample.options, how = _options(connection, files[0], form)
     statement = f"SELECT * FROM {_READERS[form].format(how)} LIMIT {SAMPLE_ROWS // len(files)}"
     for each in files:
-        parts.append(connection.sql(statement, params=[str(each)]).to_arrow_table())
+        found = connection.sql(statement, params=[str(each)])
+        if form == "json":
+            found, mixed = as_spark_reads(found)
+            sample.mixed.update(mixed)
+        parts.append(found.to_arrow_table())
         connection.register(f"part{len(parts)}", parts[-1])
         if how == _LOOSE and len(parts[-1]) > 1:
             raise SourceError(
@@ -185,6 +191,19 @@ def _read(
     sample.table = table
     connection.register("sample", table)
     return connection.sql("SUMMARIZE sample").fetchall(), kinds
+
+
+def as_spark_reads(found: Any) -> tuple[Any, list[str]]:
+    """DuckDB's relation of JSON, where lines that are no objects have no columns, and values of
+    several types are text without quotes; and which columns these are."""
+    if found.columns == ["json"] and found.types[0] == "JSON":
+        objects = found.project("CASE json_type(json) WHEN 'OBJECT' THEN json END AS json")
+        shape = objects.aggregate("json_group_structure(json)").fetchall()[0][0]
+        if shape.startswith("{"):
+            found = objects.project(f"unnest(from_json(json, {text_literal(shape)}))")
+    mixed = [n for n, kind in zip(found.columns, found.types, strict=True) if kind == "JSON"]
+    texts = ", ".join(f"{quoted(name)}->>'$' AS {quoted(name)}" for name in mixed)
+    return found.project(f"* REPLACE ({texts})") if mixed else found, mixed
 
 
 def _is_header(sample: Sample) -> bool:
@@ -227,11 +246,11 @@ def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[s
     kinds = {field.name: field.type for schema in schemas.values() for field in schema}
     found = {}
     for name in greatest.keys() - partitions_of(data, files):
-        lacking = [file.name for file, schema in schemas.items() if name not in schema.names]
+        lacking = [file for file, schema in schemas.items() if name not in schema.names]
         if name not in kinds:
             found[name] = "its name is another's, but for upper and lower case"
         elif lacking:
-            found[name] = f"not in {lacking[0]}"
+            found[name] = f"not in {lacking[0].relative_to(data)}; source.schema can name it"
         elif name.startswith("__index_level_"):
             found[name] = "the index of a pandas DataFrame"
         elif pa.types.is_duration(kinds[name]):

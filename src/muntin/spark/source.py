@@ -379,14 +379,16 @@ def check_names(pipeline: Pipeline, there: list[str]) -> list[str]:
     return wanted
 
 
-def no_column(column: str, pipeline: Pipeline, there: list[str]) -> str:
+def no_column(column: str, pipeline: Pipeline, there: list[str], where: str = "") -> str:
     users = [f"summaries.{n}" for n, s in pipeline.summaries.items() if column in s.columns()]
-    where = "time" if column == pipeline.time.column else users[0]
+    where = where or ("time" if column == pipeline.time.column else users[0])
     shown = [name for name in there if not name.startswith("_muntin_")]  # of reading itself
     hint = did_you_mean(column, shown, "columns") or "nor any other"
     sign = next((sign for sign in ";\t|" if len(shown) == 1 and sign in shown[0]), None)
     if sign is not None:  # of a CSV file
         hint += f"; are they separated by {sign!r}? Write  sep: {json.dumps(sign)}  under source"
+    if pipeline.source and pipeline.source.format == "parquet" and not pipeline.source.schema_:
+        hint += " (where later files have it, name all columns in source.schema)"
     return f"{where}: the source has no column '{column}'; {hint}"
 
 
