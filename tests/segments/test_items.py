@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.errors import IncompatibleSummary
+from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.kinds.columns import without_views
 from muntin.segments.building import WHOLE, build, merge
 from muntin.segments.codec import encode
-from muntin.segments.columns import lists
+from muntin.segments.columns import Ragged, frozen, lists
 from muntin.segments.distinct import DistinctItems
 from muntin.segments.frequency import Frequency
 from muntin.segments.top_k import Heaviest, TopItems, WeightOf, flat, heaviest, listed
@@ -150,6 +151,19 @@ def test_what_is_listed_beside_cells_is_as_exact_as_they_are() -> None:
         for answer in (algebra.answer(table, Heaviest()), listed_alone)
     )
     assert off < 0.7 * by_list
+
+
+def test_cells_that_have_less_than_a_listed_item_are_refused() -> None:
+    """Its lower bound, which is said to be certain, would be above its upper one."""
+    algebra = Frequency(width=16, depth=3, track=2)
+    numbers = np.random.default_rng(1).zipf(1.2, 1_000) % 200
+    (table,) = build(algebra, np.zeros(1_000, np.int64), [pa.array(numbers)]).tables
+    algebra.check(table)
+    cells = lists(table.states["cells"], 1)
+    rolled = np.roll(cells.items.reshape(3, 16), 1, axis=1).ravel()
+    states = {**table.states, "cells": Ragged(cells.starts, frozen(rolled))}
+    with pytest.raises(CorruptSummary, match="weighs more than its cells have"):
+        algebra.check(replace(table, states=states))
 
 
 def test_items_of_another_type_are_refused() -> None:

@@ -426,6 +426,17 @@ def test_few_bytes_take_little_memory():
     assert CountMin.from_bytes(again.to_bytes()).estimate("a").value[0] == 3
 
 
+@pytest.mark.parametrize("cells", ["int64", "int32"])
+def test_cells_that_have_less_than_a_tracked_item_are_refused(cells):
+    """Its lower bound, which is said to be certain, would be above its upper one."""
+    sketch = CountMin(64, 2, cells=cells, track=3)
+    sketch.update(["a"] * 9 + ["b"], 2**30)
+    assert CountMin.from_bytes(sketch.to_bytes()).estimate("a").lower[0] == 9 * 2**30
+    sketch._cells = np.roll(sketch._cells, 1, axis=1)
+    with pytest.raises(CorruptSummary, match="weighs more than its cells have"):
+        CountMin.from_bytes(sketch.to_bytes())
+
+
 def test_estimates_are_compared_by_what_they_say():
     sketch = CountMin()
     sketch.update(["a", "b"])

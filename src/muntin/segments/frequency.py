@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -155,6 +155,11 @@ class Frequency(Algebra):
         )
         if row >= 0:
             raise CorruptSummary(f"frequency: row {row} has cells that no events make")
+        if len(cells.items):  # as if conservative, since what others add is dear to find
+            plain, stored = replace(self, conservative=True), flat(table.states, len(table))
+            _, lower, upper, _ = plain._of_listed(table, stored, cells)
+            if (lower > upper).any():
+                raise CorruptSummary("frequency: an item weighs more than its cells have")
 
     def answer(self, table: Table, question: Any) -> pa.Table:
         """As `top_k`, with what cells know better: `value` is then an item's least cell, less what
@@ -164,8 +169,7 @@ class Frequency(Algebra):
         if isinstance(question, Heaviest):
             if not self.track and len(cells.items):
                 raise BadArgument("this frequency lists no items: make it with track above 0")
-            hashes = table.items.hashes[stored[1]] if table.items is not None else _NO_HASHES
-            bounds = self._narrowed(cells, stored[0], hashes, *listed(stored))[:3]
+            bounds = self._of_listed(table, stored, cells)[:3]
             return heaviest(table, stored, question.k, bounds)
         if not isinstance(question, WeightOf):
             raise BadArgument(f"frequency cannot answer {question!r:.100}: ask Heaviest, WeightOf")
@@ -192,6 +196,10 @@ class Frequency(Algebra):
 
     def _error(self, total: int) -> int:
         return error_of(max(total, 0), self.width)
+
+    def _of_listed(self, table: Table, stored: Any, cells: Ragged) -> tuple[np.ndarray, ...]:
+        hashes = table.items.hashes[stored[1]] if table.items is not None else _NO_HASHES
+        return self._narrowed(cells, stored[0], hashes, *listed(stored))
 
     def _narrowed(
         self,

@@ -353,6 +353,12 @@ class CountMin(Weighed):
             != (self.track, self.seed, self._total, self._events)
         ):
             raise CorruptSummary("count_min: the tracked items belong to another sketch")
+        if heavy is not None:
+            counts, errors = heavy._weights()
+            least = np.empty(len(counts), np.int64)
+            kernels.estimate(self._cells, heavy._hashes[: len(counts)], least)
+            if (least < np.minimum(counts - errors, self._limit)).any():
+                raise CorruptSummary("count_min: a tracked item weighs more than its cells have")
 
     @property
     def _limit(self) -> int:

@@ -164,12 +164,10 @@ class DyadicQDigest(Copied):
 
     def _update_weighted(self, leaves: np.ndarray, weights: Any) -> None:
         given = np.broadcast_to(as_weights(weights, len(leaves)), leaves.shape)
-        if exact_sum(given) > COUNT_MAX:
-            raise BadArgument(f"the weights add up to more than {COUNT_MAX}")
         leaves, given = leaves[given > 0], given[given > 0]
         if not leaves.size:
             return
-        self._grow(leaves, int(given.sum()))
+        self._grow(leaves, exact_sum(given))
         left = kernels.add_up(leaves, given)
         self._join(leaves[:left], given[:left])
 
@@ -316,7 +314,7 @@ class DyadicQDigest(Copied):
 
     def _grow(self, leaves: np.ndarray, weight: int) -> None:
         if self._total + weight > COUNT_MAX:
-            raise BadArgument(f"more than {COUNT_MAX} values")
+            raise BadArgument(f"values, or their weights, add up to more than {COUNT_MAX}")
         offset = 1 << self.bits
         self._span(int(leaves.min()) - offset, int(leaves.max()) - offset)
         self._total += weight

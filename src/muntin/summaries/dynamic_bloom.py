@@ -314,7 +314,6 @@ class DynamicBloom(Mapped):
         return made
 
     def _planned(self, generation: int) -> int:
-        """Keys that a generation takes."""
         first = self.parameters["capacity"] * self.parameters["headroom"]
         return min(first * GROWTH**generation, RUN_KEYS_MAX)
 
@@ -387,7 +386,6 @@ def item_type(kind: pa.DataType) -> ItemType:
 
 
 def _unknown(run: FingerprintRun, hashes: np.ndarray) -> np.ndarray:
-    """The hashes that a run does not find."""
     known = np.zeros(len(hashes), np.bool_)
     run.find(hashes, known)
     return hashes[~known] if known.any() else hashes

@@ -121,7 +121,6 @@ class _Histogram(WindowEngine):
         return super().nbytes + sum(mark.nbytes for mark in marks)
 
     def merge(self, other: Self) -> None:
-        """Not possible."""
         del other
         raise IncompatibleSummary(
             "strict windows of two nodes cannot be merged, since their blocks overlap in time and"

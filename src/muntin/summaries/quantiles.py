@@ -237,9 +237,7 @@ class KLL(Copied):
         pmf = boolean("pmf", pmf)
         if self.exact:
             return 0.0
-        if pmf:
-            return 2.446 / self._min_k**0.9433
-        return 2.296 / self._min_k**0.9723
+        return 2.446 / self._min_k**0.9433 if pmf else 2.296 / self._min_k**0.9723
 
     def quantile(self, q: Any) -> Estimate:
         """The smallest value that a fraction `q` of all values does not exceed.

@@ -172,7 +172,6 @@ class SketchedMatrix(GatheredSums):
         return [segment for segment in segments if segment.count]
 
     def _made_of(self, sums: Segment) -> Segment:
-        """Exact sums as the sketch has them."""
         assert isinstance(sums.algebra, Sums)  # noqa: S101
         algebra = replace(self._algebra, indicators=sums.algebra.indicators)
         total, *tables = sums.tables

@@ -334,8 +334,7 @@ class SpaceSaving(Weighed):
         if not n:
             return
         if (
-            errors.min() < 0
-            or errors.max() > offset
+            errors.max() > offset
             or counts.max() > total
             or counts.min() < max(offset, 1)
             or (counts <= errors).any()
@@ -360,7 +359,6 @@ class SpaceSaving(Weighed):
         return int(self._starts[self._kept]) if self._items in TEXTS else 0
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and errors of all entries."""
         return self._counts[: self._kept], self._errors[: self._kept]
 
     def _typed(self, array: pa.Array) -> tuple[pa.Array, str]:

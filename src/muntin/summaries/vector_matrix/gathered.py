@@ -98,11 +98,8 @@ class GatheredSums(Merging):
     @property
     def nbytes(self) -> int:
         """Memory now, in bytes."""
-        segments = (
-            self._segments
-            if self._whole in (None, *self._segments)
-            else [*self._segments, self._whole]
-        )
+        whole = [] if self._whole in (None, *self._segments) else [self._whole]
+        segments = [*self._segments, *whole]
         keys = [keys for one in segments for table in one.tables for keys in table.dictionaries]
         held = sum(segment.nbytes for segment in segments) + memory_of(keys)
         return held + (self._recent.nbytes if self._recent else 0)
@@ -147,7 +144,6 @@ class GatheredSums(Merging):
             raise
 
     def _settle(self) -> None:
-        """Have the recent events as a segment."""
         if self._recent is not None and self._recent.count:
             self._add(self._made_of(self._recent.segment()))
         self._recent = None
