@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.envelope import Body
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.bits import (
     leading_zeros,
@@ -59,10 +60,9 @@ def test_a_run_is_its_set(members, universe, others):
     assert found.tolist() == [(h * universe >> 64) in set(expected) for h in asked.tolist()]
     body = b"".join(run.parts())
     for copy in (True, False):
-        again, used = FingerprintRun.read(
-            memoryview(body + b"rest"), universe, run.count, copy=copy
-        )
-        assert used == len(body)
+        rest = Body("dynamic_bloom", memoryview(body + b"rest"))
+        again = FingerprintRun.read(rest, universe, run.count, copy=copy)
+        assert rest.left == len(b"rest")
         assert again.parts() == run.parts()
     more = to_fingerprints(np.sort(np.array(others, np.uint64)), universe)
     assert run.union(more).fingerprints().tolist() == sorted({*expected, *more.tolist()})
@@ -106,7 +106,8 @@ def test_a_changed_bit_is_seen(seed, bit):
     body = bytearray(b"".join(run.parts()))
     body[bit // 8 % len(body)] ^= 1 << bit % 8
     try:
-        other, _ = FingerprintRun.read(memoryview(bytes(body)), 1 << 20, run.count, copy=True)
+        read = Body("dynamic_bloom", memoryview(bytes(body)))
+        other = FingerprintRun.read(read, 1 << 20, run.count, copy=True)
     except CorruptSummary:
         return
     assert b"".join(other.parts()) == bytes(body)  # another set, as sound as ours
@@ -118,4 +119,4 @@ def test_wrong_lengths():
     body = b"".join(run.parts())
     for count in (0, 9, 11, 1 << 40):
         with pytest.raises(CorruptSummary):
-            FingerprintRun.read(memoryview(body), 100, count, copy=True)
+            FingerprintRun.read(Body("dynamic_bloom", memoryview(body)), 100, count, copy=True)

@@ -33,11 +33,10 @@ from muntin.segments.kernels.lists import SHORT, sort_short_lists
 from muntin.segments.keys import Keys
 from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
+from muntin.summaries.checks import UINT64_MAX
 from muntin.summaries.kernels.copying import append_lists
 from muntin.summaries.order_keys import DTYPES, as_column, check_keys, from_keys, to_keys
 from muntin.summaries.weighted_view import check_fractions, check_points, set_beyond
-
-SEED_MAX = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class RankedRows(Algebra):
         self.check_k()
         if self.dtype not in DTYPES:
             raise BadArgument(f"dtype {self.dtype!r}: use one of {', '.join(DTYPES)}")
-        if not 0 <= self.seed <= SEED_MAX:
+        if not 0 <= self.seed <= UINT64_MAX:
             raise BadArgument(f"seed={self.seed}: use an integer from 0 to 2^64 - 1")
 
     @abstractmethod

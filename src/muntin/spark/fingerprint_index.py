@@ -54,7 +54,7 @@ from muntin.spark.progress import job_progress
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.session import own_python
 from muntin.storage import full_name, place_of
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import check_seed, integer_in
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM_MAX, item_type
 from muntin.summaries.order_maps import OrderMap, map_for
@@ -154,7 +154,7 @@ class FingerprintIndex(IndexReader):
             Files cannot be read.
         """
         partitions = check_new(path, partitions, fpp, error, overwrite=overwrite)
-        seed = integer_in("seed", seed, 0, 2**64 - 1)
+        seed = check_seed(seed)
         headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
         source = source_of(df, key, rank, spark)
         check_key(source.key_type, key)

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
-from muntin.summaries.checks import INT64_MAX, array_of, integer_in, with_plain_integers
+from muntin.summaries.checks import INT64_MAX, array_of, check_seed, integer_in, with_plain_integers
 from muntin.summaries.kernels.calm_space_saving import (
     COUNTED,
     ERROR_PLACE,
@@ -64,7 +64,7 @@ class CalmParameters:
 
     def __post_init__(self) -> None:
         with_plain_integers(self)
-        integer_in("seed", self.seed, 0, (1 << 64) - 1)
+        check_seed(self.seed)
         check_store(self.k, self.promote, self.queue_ways, self.item_bytes)
         integer_in("memory", self.memory, 1, MEMORY_BYTES_MAX, "bytes")
         store = CalmShape.store_bytes(self.k, _COLUMNS, self.item_bytes)

@@ -16,6 +16,7 @@ from muntin.errors import BadArgument, IncompatibleSummary
 
 Summary = TypeVar("Summary")
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+UINT64_MAX = (1 << 64) - 1
 NAME_CHARACTERS_MAX = 1000
 
 
@@ -28,6 +29,11 @@ def integer_in(name: str, value: Any, low: int, high: int, unit: str = "") -> in
         shown = f" {unit}" if unit else ""
         raise BadArgument(f"{name}={value} is out of range: give {low} to {high}{shown}")
     return int(value)
+
+
+def check_seed(value: Any) -> int:
+    """A seed of 64 bits; `BadArgument` otherwise."""
+    return integer_in("seed", value, 0, UINT64_MAX)
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -35,7 +35,7 @@ import pyarrow as pa
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Estimate, Weighed
-from muntin.summaries.checks import INT64_MAX, boolean, check_alike, integer_in, one_of
+from muntin.summaries.checks import INT64_MAX, boolean, check_alike, check_seed, integer_in, one_of
 from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels import count_min as kernels
@@ -45,7 +45,6 @@ from muntin.summaries.weights import added, as_weights, exact_sum, total_of
 DEPTH_MAX = 32  # a failure probability of exp(-32): no use has more rows
 CELLS_MAX = 1 << 28  # 2 GiB of int64 cells: past that, a width was mistyped
 TRACK_MAX = 1 << 20
-SEED_MAX = 2**64 - 1
 
 Cells = Literal["int64", "int32"]
 _CELLS = ("int64", "int32")
@@ -99,7 +98,7 @@ class CountMin(Weighed):
     ) -> None:
         self.width = integer_in("width", width, 2, CELLS_MAX)
         self.depth = integer_in("depth", depth, 1, DEPTH_MAX)
-        self.seed = integer_in("seed", seed, 0, SEED_MAX)
+        self.seed = check_seed(seed)
         self.track = integer_in("track", track, 0, TRACK_MAX)
         if self.width * self.depth > CELLS_MAX:
             raise BadArgument(
@@ -311,7 +310,7 @@ class CountMin(Weighed):
         depth = fields.integer("depth", 1, DEPTH_MAX)
         cells: Cells = fields.choice("cells", _CELLS)
         conservative = fields.choice("conservative", [True, False])
-        seed = fields.integer("seed", 0, SEED_MAX)
+        seed = fields.seed()
         track = fields.integer("track", 0, TRACK_MAX)
         events = fields.integer("events", 0, INT64_MAX)
         total = fields.integer("total", 0, INT64_MAX)

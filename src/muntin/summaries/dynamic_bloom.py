@@ -34,8 +34,8 @@ import pyarrow as pa
 from muntin.arrow import is_text, value_type
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import INT64_MAX, check_alike, integer_in, one_of
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.checks import INT64_MAX, check_alike, check_seed, integer_in, one_of
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import given_items, hash_items
 from muntin.summaries.kernels.static_filter import spread
 from muntin.summaries.static_filter import (
@@ -108,7 +108,7 @@ class DynamicBloom(Mapped):
         self, capacity: int = 100_000, fpp: float = 0.01, seed: int = 0, headroom: int = HEADROOM
     ) -> None:
         capacity = integer_in("capacity", capacity, 1, CAPACITY_MAX)
-        seed = integer_in("seed", seed, 0, 2**64 - 1)
+        seed = check_seed(seed)
         headroom = integer_in("headroom", headroom, 1, HEADROOM_MAX)
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
@@ -285,29 +285,22 @@ class DynamicBloom(Mapped):
 
     @classmethod
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
-        parameters, body = unseal(data, cls.kind)  # pyright: ignore[reportArgumentType]
-        kind = parameters.pop("items", None)
-        if parameters.keys() != {"capacity", "fpp", "headroom", "seed"}:
-            raise CorruptSummary("dynamic_bloom: other parameters than it has")
-        if kind not in ("", *get_args(ItemType)):
-            raise CorruptSummary(f"dynamic_bloom: items of type {kind!r}")
+        fields, body = opened(data, cls.kind)
+        kind = fields.choice("items", ("", *get_args(ItemType)))
+        names = ("capacity", "fpp", "headroom", "seed")
+        parameters = {name: fields.value(name) for name in names}
+        fields.done()
         try:
             made = cls(**parameters)
         except BadArgument as problem:
             raise CorruptSummary(f"dynamic_bloom: {problem}") from None
-        if len(body) < _COUNT.size:
-            raise CorruptSummary("dynamic_bloom: no count")
         made._type = kind or None
-        (made._count,) = _COUNT.unpack_from(body)
-        rest = body[_COUNT.size :]
-        while len(rest):
+        made._count = body.number()
+        while body.left:
             universe = made._universe(len(made._runs))
-            if universe == 0 or len(rest) < _COUNT.size:
+            if universe == 0:
                 raise CorruptSummary("dynamic_bloom: bytes behind the last run")
-            (count,) = _COUNT.unpack_from(rest)
-            run, used = FingerprintRun.read(rest[_COUNT.size :], universe, count, copy=copy)
-            made._runs.append(run)
-            rest = rest[_COUNT.size + used :]
+            made._runs.append(FingerprintRun.read(body, universe, body.number(), copy=copy))
         keys = made.keys
         if not keys <= made._count <= INT64_MAX or (made._count > 0) != (keys > 0):
             raise CorruptSummary(f"dynamic_bloom: {keys} keys of {made._count} items")

@@ -27,6 +27,7 @@ import google_crc32c
 import numpy as np
 
 from muntin.errors import CorruptSummary
+from muntin.summaries.checks import UINT64_MAX
 
 MAGIC = b"MNTN"
 ENVELOPE_VERSION = 1
@@ -81,7 +82,7 @@ def seal(kind: str, parameters: Mapping[str, Any], *body: bytes) -> bytes:
     return b"".join((header, described, *body, _CHECKSUM.pack(crc)))
 
 
-def unseal(data: bytes, kind: str) -> tuple[dict[str, Any], memoryview]:
+def unseal(data: bytes | memoryview, kind: str) -> tuple[dict[str, Any], memoryview]:
     """Parameters and body of sealed bytes of `kind`.
 
     Raises
@@ -170,6 +171,9 @@ class Fields:
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is not in {low} ... {high}")
         return value
 
+    def seed(self) -> int:
+        return self.integer("seed", 0, UINT64_MAX)
+
     def choice(self, name: str, choices: Sequence[Any]) -> Any:
         value = self.value(name)
         if not any(type(value) is type(choice) and value == choice for choice in choices):
@@ -202,6 +206,9 @@ class Fields:
                 raise CorruptSummary(f"{self._kind}: {row!r:.80} cannot be in its {name}")
         return rows
 
+    def has(self, name: str) -> bool:
+        return name in self._left
+
     def done(self) -> None:
         if self._left:
             raise CorruptSummary(f"{self._kind}: unknown parameters {sorted(self._left)}")
@@ -213,7 +220,7 @@ class Fields:
         return self._left.pop(name)
 
 
-def opened(data: bytes, kind: str) -> tuple[Fields, Body]:
+def opened(data: bytes | memoryview, kind: str) -> tuple[Fields, Body]:
     """Parameters and body of sealed bytes of `kind`; CorruptSummary."""
     parameters, body = unseal(data, kind)
     return Fields(kind, parameters), Body(kind, body)
@@ -237,10 +244,13 @@ class Body:
         piece = self.view(count * kind.itemsize)
         return np.frombuffer(piece, kind).astype(kind.newbyteorder("="), copy=True)
 
+    def number(self) -> int:
+        """The next 8 bytes, without a sign."""
+        return _LENGTH.unpack(self.view(_LENGTH.size))[0]
+
     def block(self) -> memoryview:
         """The next block: its length in 8 bytes, then its bytes (not copied)."""
-        (size,) = _LENGTH.unpack(self.view(_LENGTH.size))
-        return self.view(size)
+        return self.view(self.number())
 
     def rest(self) -> memoryview:
         return self.view(self.left)

@@ -13,7 +13,6 @@ Limits      the range prunes only where records were placed by the hash of their
 
 from __future__ import annotations
 
-import struct
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,10 +22,8 @@ from muntin.summaries.base import Estimate
 from muntin.summaries.checks import array_of, check_alike
 from muntin.summaries.dyadic_qdigest import DyadicQDigest
 from muntin.summaries.dynamic_bloom import HEADROOM, DynamicBloom, ItemType, Mapped
-from muntin.summaries.envelope import seal, unseal
+from muntin.summaries.envelope import block, opened, seal
 from muntin.summaries.order_maps import OrderMap
-
-_HEADER = struct.Struct("<QQQ")  # smallest and largest hash, length of the filter
 
 
 class Fingerprint(Mapped):
@@ -194,25 +191,18 @@ class Fingerprint(Mapped):
 
     def to_bytes(self) -> bytes:
         """Versioned bytes with a checksum."""
-        bloom = self._bloom.to_bytes()
+        hashes = np.array([self._least, self._most], "<u8").tobytes()
         digest = self._digest.to_bytes() if self._digest else b""
-        return seal(
-            self.kind, {}, _HEADER.pack(self._least, self._most, len(bloom)) + bloom + digest
-        )
+        return seal(self.kind, {}, hashes, block(self._bloom.to_bytes()), digest)
 
     @classmethod
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
-        parameters, body = unseal(data, cls.kind)  # pyright: ignore[reportArgumentType]
-        if parameters or len(body) < _HEADER.size:
-            raise CorruptSummary("fingerprint: parameters, or no header")
-        least, most, length = _HEADER.unpack_from(body)
-        inner = body[_HEADER.size : _HEADER.size + length]
-        if len(inner) != length:
-            raise CorruptSummary(f"fingerprint: {len(inner)} of {length} bytes of its filter")
+        fields, body = opened(data, cls.kind)
+        fields.done()
+        least, most = body.number(), body.number()
         made = cls.__new__(cls)
-        made._bloom = DynamicBloom._read(inner, copy=copy)
-        rest = body[_HEADER.size + length :]
-        made._digest = DyadicQDigest.from_bytes(bytes(rest)) if len(rest) else None
+        made._bloom = DynamicBloom._read(body.block(), copy=copy)
+        made._digest = DyadicQDigest.from_bytes(bytes(body.rest())) if body.left else None
         made._least, made._most = least, most
         is_empty = made._bloom.count == 0
         if (is_empty and (least, most) != (2**64 - 1, 0)) or (not is_empty and least > most):

@@ -26,8 +26,8 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
 from muntin.summaries.base import Copied
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in
-from muntin.summaries.envelope import Fields, seal, unseal
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, check_seed, integer_in
+from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.hyper_bloom import update_bloom, update_published
 from muntin.summaries.times import as_times, check_order
@@ -35,7 +35,6 @@ from muntin.summaries.times import as_times, check_order
 BLOCK_BYTES, STAMP_BYTES = 64, 4
 MEMORY_BYTES_MAX = 1 << 38
 GAP_MAX = 1 << 59
-SEED_MAX = (1 << 64) - 1
 CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 
 
@@ -67,7 +66,7 @@ class HyperBloom(Copied):
         block = BLOCK_BYTES + STAMP_BYTES * self.stamped
         self.memory = integer_in("memory", memory, block, MEMORY_BYTES_MAX, "bytes")
         self.gap = integer_in("gap", gap, 1, GAP_MAX)
-        self.seed = integer_in("seed", seed, 0, SEED_MAX)
+        self.seed = check_seed(seed)
         blocks = self.memory // block
         self._words = aligned_zeros(blocks * 8, np.uint64)
         self._stamps = np.zeros(blocks if stamped else 0, np.uint32)
@@ -154,23 +153,21 @@ class HyperBloom(Copied):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
-        found, body = unseal(data, cls.kind)
-        fields = Fields(cls.kind, found)
-        stamped = fields.choice("stamped", [False]) if "stamped" in found else True
+        fields, body = opened(data, cls.kind)
+        stamped = fields.choice("stamped", [False]) if fields.has("stamped") else True
         block = BLOCK_BYTES + STAMP_BYTES * stamped
         memory = fields.integer("memory", block, MEMORY_BYTES_MAX)
-        gap, seed = fields.integer("gap", 1, GAP_MAX), fields.integer("seed", 0, SEED_MAX)
+        gap, seed = fields.integer("gap", 1, GAP_MAX), fields.seed()
         count = fields.integer("count", 0, INT64_MAX)
         last = (
             fields.integer("last", INT64_MIN, INT64_MAX) if count else fields.choice("last", [None])
         )
         fields.done()
-        if len(body) != memory // block * block:
-            raise CorruptSummary(f"hyper_bloom: {len(body)} bytes of state for memory {memory}")
+        if body.left != memory // block * block:
+            raise CorruptSummary(f"hyper_bloom: {body.left} bytes of state for memory {memory}")
         made = cls(memory, gap, seed, stamped)
-        words = made._words.nbytes
-        made._words[:] = np.frombuffer(body[:words], "<u8")
-        made._stamps[:] = np.frombuffer(body[words:], "<u4")
+        made._words[:] = body.array("<u8", len(made._words))
+        made._stamps[:] = body.array("<u4", len(made._stamps))
         made._count, made._last = count, last
         if last is None and (made._words.any() or made._stamps.any()):
             raise CorruptSummary("hyper_bloom: cells are set, but no event was taken")

@@ -30,8 +30,7 @@ import pyarrow as pa
 from muntin.arrow import read_only
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
-from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, integer_in, to_merge
-from muntin.summaries.hyper_bloom import SEED_MAX
+from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, check_seed, integer_in, to_merge
 from muntin.summaries.hyper_calm_plan import GAP_MAX, GAP_TICKS, HyperCalmParameters, guess_beat
 from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.calm_space_saving import COUNTED, ERROR_PLACE, FIRST, INTERVAL, LAST
@@ -182,7 +181,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         array = as_items(sample_items)
         times = as_times(sample_times, len(array))
         check_order(times, None)
-        integer_in("seed", seed, 0, SEED_MAX)
+        check_seed(seed)
         if (gap := others.get("gap")) is not None:
             gap = integer_in("gap", gap, 1, GAP_MAX)
         chosen: dict[str, Any] = guess_beat(hash_items(array, seed), times, gap)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from muntin.summaries.checks import integer_in
+from muntin.summaries.checks import UINT64_MAX, check_seed, integer_in
 from muntin.summaries.envelope import Fields
 from muntin.summaries.kernels.compaction import DRAWS, LEVELS_MAX, absorb
 from muntin.summaries.kernels.sampling import gather_levels, shift_of_merge
@@ -24,7 +24,6 @@ K_MIN, K_MAX = 8, 65535  # as DataSketches, whose header holds k in 16 bits
 LEVEL_ITEMS_MIN = 8  # DataSketches' "m": no level is smaller
 RUN_ITEMS_MAX = 1 << 15  # sorted at once: 256 KiB of keys, which stay in the second-level cache
 COUNT_MAX = (1 << 60) - 1  # 61 levels hold it
-UINT64_MAX = (1 << 64) - 1
 _COINS = ("seed", "draws", "last", "paired")
 
 
@@ -58,7 +57,7 @@ def check_k(k: Any) -> int:
 
 def new_coins(seed: int) -> np.ndarray:
     """Coins of a stack, from a seed of 64 bits: uint64[4]."""
-    return np.array([integer_in("seed", seed, 0, UINT64_MAX), 0, 0, 0], np.uint64)
+    return np.array([check_seed(seed), 0, 0, 0], np.uint64)
 
 
 def described_coins(coins: np.ndarray) -> dict[str, int]:

@@ -32,12 +32,12 @@ from muntin.segments.exchange import sketch_bytes, tail_bytes
 from muntin.segments.grouping import one_group
 from muntin.segments.kernels.tail import DOUBLES, FLOATS, INTEGERS, fold_run
 from muntin.segments.keys import NO_KEY
-from muntin.segments.ranked import SEED_MAX, QuantilesAt, RanksOf
+from muntin.segments.ranked import QuantilesAt, RanksOf
 from muntin.segments.table import Segment, Table
 from muntin.segments.tail import TailQuantiles
 from muntin.summaries import datasketches_req
 from muntin.summaries.base import Copied, Estimate
-from muntin.summaries.checks import check_alike, integer_in, to_merge
+from muntin.summaries.checks import check_alike, check_seed, integer_in, to_merge
 from muntin.summaries.datasketches_req import COUNT_MAX, K_MAX, K_MIN
 from muntin.summaries.envelope import seal, unseal
 from muntin.summaries.kernels.compaction import HASHED_MAX, LEVELS_MAX, coins_of
@@ -131,7 +131,7 @@ class REQ(Copied):
     __slots__ = ("_algebra", "_row", "_size", "_waiting")
 
     def __init__(self, k: int = 12, seed: int = 0, dtype: Any = "float64") -> None:
-        k, seed = integer_in("k", k, K_MIN, K_MAX), integer_in("seed", seed, 0, SEED_MAX)
+        k, seed = integer_in("k", k, K_MIN, K_MAX), check_seed(seed)
         self._algebra = _algebra_of(k, check_dtype(dtype), seed)
         self._row: _Row | None = None
         self._waiting: list[np.ndarray] = []

@@ -34,7 +34,7 @@ from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries.base import Estimate, Weighed, middle
-from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
+from muntin.summaries.checks import INT64_MAX, check_alike, check_seed, integer_in
 from muntin.summaries.envelope import Body, opened, seal
 from muntin.summaries.items import (
     ITEM_TYPES,
@@ -50,7 +50,6 @@ from muntin.summaries.kernels.sorting import nth_largest
 from muntin.summaries.weights import added, as_weights, exact_sum, total_of
 
 CAPACITY_MAX = 1 << 24  # 32 M entries of 40 bytes: past that, exact counting is the better tool
-SEED_MAX = 2**64 - 1
 ENTRIES_MIN, ARENA_BYTES_MIN, LARGE = 256, 4096, 1 << 16  # to begin with; from where on to double
 PACKED_BYTES_MAX = 1 << 26  # of texts: more are not compressed, so that few bytes ask for no more
 TEXTS = ("string", "binary")
@@ -89,7 +88,7 @@ class SpaceSaving(Weighed):
 
     def __init__(self, capacity: int = 1000, seed: int = 0) -> None:
         self.capacity = integer_in("capacity", capacity, 1, CAPACITY_MAX)
-        self.seed = integer_in("seed", seed, 0, SEED_MAX)
+        self.seed = check_seed(seed)
         self._events = 0
         self._total = 0
         self._items: str | None = None  # the name of their type in ITEM_TYPES, once there was one
@@ -271,7 +270,7 @@ class SpaceSaving(Weighed):
         """
         fields, body = opened(data, cls.kind)
         capacity = fields.integer("capacity", 1, CAPACITY_MAX)
-        summary = cls(capacity, fields.integer("seed", 0, SEED_MAX))
+        summary = cls(capacity, fields.seed())
         items = fields.choice("items", (None, *ITEM_TYPES))
         n = fields.integer("entries", 0, 2 * capacity)
         offset = fields.integer("offset", 0, INT64_MAX)

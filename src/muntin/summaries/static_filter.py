@@ -23,6 +23,7 @@ import numpy as np
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.sets import as_set
+from muntin.summaries.envelope import Body
 from muntin.summaries.kernels import static_filter as kernels
 from muntin.summaries.kernels.sorting import sort_run
 
@@ -61,30 +62,23 @@ class FingerprintRun:
         return cls(universe, count, upper.view(np.uint8), lower, starts)
 
     @classmethod
-    def read(cls, data: memoryview, universe: int, count: int, *, copy: bool) -> tuple[Self, int]:
-        """A run at the beginning of `data`, and the bytes that it took.
+    def read(cls, body: Body, universe: int, count: int, *, copy: bool) -> Self:
+        """The run that comes next in a body.
 
         Raises
         ------
         CorruptSummary
-            `data` is too short, or not what `parts` wrote for `count` keys.
+            It is too short, or not what `parts` wrote for `count` keys.
         """
         if not 1 <= count <= RUN_KEYS_MAX:
             raise CorruptSummary(f"a run of {count} keys")
-        lengths = _lengths(universe, count)
-        if sum(lengths) > len(data):
-            raise CorruptSummary(f"{len(data)} bytes are too few for a run of {count} keys")
-        buffers, at = [], 0
-        for length in lengths:
-            part = np.frombuffer(data[at : at + length], np.uint8)
-            buffers.append(part.copy() if copy else part)
-            at += length
-        upper, lower = map(read_only, buffers)
+        parts = (np.frombuffer(body.view(n), np.uint8) for n in _lengths(universe, count))
+        upper, lower = (read_only(part.copy() if copy else part) for part in parts)
         starts = _no_starts(universe, count)
         low_bits, buckets = _low_bits(universe, count), _buckets(universe, count)
         if not kernels.is_sound(upper, lower, count, low_bits, buckets, universe, starts):
             raise CorruptSummary("a run's fingerprints are not an ascending set")
-        return cls(universe, count, upper, lower, starts), at
+        return cls(universe, count, upper, lower, starts)
 
     @property
     def rate(self) -> float:
