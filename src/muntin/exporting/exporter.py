@@ -19,7 +19,7 @@ from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.reading.absences import absence
 from muntin.reading.extent import Layout
-from muntin.reading.pieces import Pieces, SegmentCache
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.snapshot import Snapshot
 from muntin.segments.building import merge, relabelled
 from muntin.segments.exchange import check_exchanged
@@ -63,9 +63,8 @@ def windows(ledger: Ledger, layout: Layout, done: Done, said: Exported) -> Itera
     after = None
     while True:
         group, size = [], 0
-        with ledger.snapshot() as view:
-            pieces = Pieces(view, SegmentCache(0))
-            found = view.windows(layout.name, start=after, limit=WINDOWS_READ)
+        with pieces_of(ledger, SegmentCache(0)) as pieces:
+            found = pieces.view.windows(layout.name, start=after, limit=WINDOWS_READ)
             for window in found:
                 after = window.start + 1
                 if _is_there(done, window.start, window.revision, window.end, window.events):
@@ -93,12 +92,11 @@ def panes(
     ledger: Ledger, layout: Layout, sealed: int | None, done: Done, said: Exported
 ) -> Iterator[list[Unit]]:
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
-    with ledger.snapshot() as view:
-        pieces = Pieces(view, SegmentCache(0))
+    with pieces_of(ledger, SegmentCache(0)) as pieces:
         extent = pieces.extent(layout)
         first = extent.bounds[0] if extent.bounds else 0  # of rollups, where panes are gone
         said.left(max((end for end, _ in done.values()), default=first), extent.dropped)
-        bounds = view.bounds(layout.name, layout.pane)
+        bounds = pieces.view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
         starts = _panes(pieces, layout, bounds[0], sealed, done).start
@@ -107,8 +105,7 @@ def panes(
         start = int(starts[0])
         end = min(start + PANES_READ * layout.pane, sealed)
         starts = starts[np.searchsorted(starts, end) :]
-        with ledger.snapshot() as view:
-            pieces = Pieces(view, SegmentCache(0))
+        with pieces_of(ledger, SegmentCache(0)) as pieces:
             spans = _panes(pieces, layout, start, end, done)
             said.left(start, pieces.extent(layout).dropped)  # retention may have come before us
             if len(spans):

@@ -54,7 +54,7 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
             _check_free(target, connection)
             for table in (PIPELINES, DOCUMENTS):
                 connection.put(table, list(_rows(reading, table)))
-            connection.put(DOCUMENTS, [DOCUMENTS.seal_row(0, FOLDERS, str(number))])
+            connection.put_row(DOCUMENTS, 0, FOLDERS, str(number))
             version = max(meta["version"], connection.meta()["version"])
             connection.set_meta({**meta, "version": version})
             connection.grow_version()

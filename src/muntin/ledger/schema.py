@@ -25,8 +25,12 @@ RAW, ZSTD, IN_FILE = 0, 1, 2
 _WORTH_TRYING_BYTES = 256  # below it, a frame's header eats the gain
 
 
-def pack(payload: bytes) -> tuple[int, int, bytes]:
-    """(size, codec, stored bytes) of a payload."""
+Packed = tuple[int, int, bytes]
+"""(size, codec, stored bytes) of a payload."""
+
+
+def pack(payload: bytes) -> Packed:
+    """Compressed, where that is shorter."""
     size = len(payload)
     if size > _WORTH_TRYING_BYTES:
         packed = pa.compress(payload, codec="zstd", asbytes=True)
@@ -35,7 +39,7 @@ def pack(payload: bytes) -> tuple[int, int, bytes]:
     return size, RAW, payload
 
 
-def as_it_is(payload: Payload) -> tuple[int, int, bytes]:
+def as_it_is(payload: Payload) -> Packed:
     """As `pack`, of what is compressed already, or lies in a file."""
     if isinstance(payload, Stored):
         named = payload.to_bytes()
@@ -100,9 +104,7 @@ class SqlTable:
         where = " AND ".join(f"{column} = ?" for column in self.columns[: self.keys])
         return f"DELETE FROM {self.name} WHERE {where}"  # noqa: S608
 
-    def seal_row(
-        self, *values: int | str | None, packed: tuple[int, int, bytes] | None = None
-    ) -> tuple[Any, ...]:
+    def seal_row(self, *values: int | str | None, packed: Packed | None = None) -> tuple[Any, ...]:
         """The row to insert. `packed` is what `payload.pack` returned."""
         if packed is None:
             return (*values, checksum(values))

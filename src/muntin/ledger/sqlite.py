@@ -169,7 +169,7 @@ class SqliteLedger(View):
                 )
             identifier = connection.next_number(schema.COMMANDS)
             row = (identifier, owner, action, text, client, asked_at, None)
-            connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*row)])
+            connection.put_row(schema.COMMANDS, *row)
             connection.grow_version()
             return identifier
 

@@ -74,7 +74,7 @@ def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record]
             rejected=record["rejected"] + batch.rejected_count,
             committed_at=now,
         )
-        connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
+        connection.put_row(schema.PIPELINES, *record.values())
         return True
 
     return act
@@ -95,8 +95,7 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
             first, last = min(first, low), max(last, high)
             where = "WHERE pipeline = ? AND query_id = ? AND first = ?"
             connection.remove(schema.BATCHES, where, (pipeline, batch.query_id, low))
-    row = schema.BATCHES.seal_row(pipeline, batch.query_id, first, last)
-    connection.put(schema.BATCHES, [row])
+    connection.put_row(schema.BATCHES, pipeline, batch.query_id, first, last)
 
 
 def _store_partials(
@@ -131,19 +130,17 @@ def insert_piece(
     identifier = connection.next_number(schema.PIECES)
     start, until = int(slices.starts[0]), int(slices.starts[-1]) + length
     nbytes = payload.nbytes if isinstance(payload, Stored) else len(payload)
-    head = schema.PIECES.seal_row(
-        identifier, summary, length, shard, start, until, nbytes,
+    connection.put_row(
+        schema.PIECES, identifier, summary, length, shard, start, until, nbytes,
         packed=pack(slices.to_bytes()),
     )  # fmt: skip
-    connection.put(schema.PIECES, [head])
-    row = schema.PAYLOADS.seal_row(identifier, packed=as_it_is(payload))
-    connection.put(schema.PAYLOADS, [row])
+    connection.put_row(schema.PAYLOADS, identifier, packed=as_it_is(payload))
 
 
 def _store_rejected(
     connection: Tables,
     record: Record,
-    rejected: Sequence[tuple[Rejected, tuple[int, int, bytes]]],
+    rejected: Sequence[tuple[Rejected, schema.Packed]],
     now: int,
 ) -> None:
     if not rejected:
@@ -223,8 +220,7 @@ def drop(connection: Tables, summary: int, pane_us: int, length: int, before: in
     rollups.drop(length, cut)
     if known == (rollups.dropped[length], rollups.covered.get(length)):
         return cut  # each batch asks: where nothing moves, nothing is written
-    row = schema.DROPPED.seal_row(summary, length, rollups.dropped[length])
-    connection.put(schema.DROPPED, [row])
+    connection.put_row(schema.DROPPED, summary, length, rollups.dropped[length])
     if length in rollups.covered:
         _store_coverage(connection, summary, rollups, length)
     else:
@@ -255,5 +251,4 @@ def delete_pieces(connection: Tables, ids: Sequence[int]) -> None:
 
 
 def _store_coverage(connection: Tables, summary: int, rollups: Rollups, length: int) -> None:
-    covered = schema.COVERAGE.seal_row(summary, length, *rollups.covered[length])
-    connection.put(schema.COVERAGE, [covered])
+    connection.put_row(schema.COVERAGE, summary, length, *rollups.covered[length])

@@ -98,7 +98,7 @@ def store_spec(
             'ledger, or delete the data with mode="overwrite"'
         )
     record.update(spec=text, pane_us=owned.pane_us)
-    connection.put(schema.PIPELINES, [schema.PIPELINES.seal_row(*record.values())])
+    connection.put_row(schema.PIPELINES, *record.values())
     named = {(ROLE_SUMMARY, name): kind for name, kind in owned.kinds.items()}
     named |= {(ROLE_QUERY, name): "" for name in owned.queries}
     return {at: _register(connection, record, *at, kind) for at, kind in named.items()}
@@ -132,8 +132,7 @@ def _register(
             )
     else:
         identifier = connection.next_id(schema.NAMES)
-    row = (identifier, role, name, record["id"], kind)
-    connection.put(schema.NAMES, [schema.NAMES.seal_row(*row)])
+    connection.put_row(schema.NAMES, identifier, role, name, record["id"], kind)
     return identifier
 
 
@@ -153,7 +152,7 @@ def _delete_data(connection: Tables, pipeline: int) -> None:
     for _, name, body in connection.rows(schema.DOCUMENTS, "WHERE pipeline = ?", (pipeline,)):
         if name == ALERTS:
             marked = json.dumps({**json.loads(body), "reset": True})
-            connection.put(schema.DOCUMENTS, [schema.DOCUMENTS.seal_row(pipeline, name, marked)])
+            connection.put_row(schema.DOCUMENTS, pipeline, name, marked)
     connection.remove(schema.DOCUMENTS, "WHERE pipeline = ? AND name <> ?", (pipeline, ALERTS))
 
 

@@ -370,8 +370,7 @@ class Writer:
         self._write(lambda connection, _: self._store_document(connection, "alerts", body))
 
     def _store_document(self, connection: Tables, name: str, body: str) -> None:
-        row = schema.DOCUMENTS.seal_row(self._opened.identifier, name, body)
-        connection.put(schema.DOCUMENTS, [row])
+        connection.put_row(schema.DOCUMENTS, self._opened.identifier, name, body)
 
     def answer(self, command: int, answer: Mapping[str, Any]) -> None:
         """Say what was done about a client's command; a second answer replaces the first."""
@@ -388,7 +387,7 @@ class Writer:
                     f'pipeline "{self._opened.pipeline}" was not asked command {command!r}; see '
                     "Ledger.commands"
                 )
-            connection.put(schema.COMMANDS, [schema.COMMANDS.seal_row(*rows[0][:-1], body)])
+            connection.put_row(schema.COMMANDS, *rows[0][:-1], body)
         if answered:
             old = (
                 "WHERE pipeline = ?1 AND answer IS NOT NULL AND id < "

@@ -15,7 +15,7 @@ from typing import Any
 
 from muntin.errors import LedgerError
 from muntin.ledger.records import Payload
-from muntin.ledger.schema import GIVEN_UP, IN_FILE, PAYLOADS, RAW, SqlTable
+from muntin.ledger.schema import GIVEN_UP, IN_FILE, PAYLOADS, RAW, Packed, SqlTable
 from muntin.times import now_us
 
 Row = tuple[Any, ...]
@@ -106,6 +106,12 @@ class Tables(sqlite3.Connection):
             self.noted.grown[table.name] += len(keys) - replaced
         self.executemany(table.insert, rows)
 
+    def put_row(
+        self, table: SqlTable, *values: int | str | None, packed: Packed | None = None
+    ) -> None:
+        """Seal one row, as `SqlTable.seal_row`, and insert it."""
+        self.put(table, [table.seal_row(*values, packed=packed)])
+
     def remove(self, table: SqlTable, clause: str, values: Sequence[Any] = ()) -> int:
         """Delete rows; how many."""
         if self.noted is None:
@@ -129,7 +135,7 @@ class Tables(sqlite3.Connection):
                 _, stored = PAYLOADS.open_row(row, "the ledger")
             except LedgerError:
                 continue  # damaged: which file it named is not known, and that one goes by its age
-            self.put(GIVEN_UP, [GIVEN_UP.seal_row(pipeline, stored.path, now_us())])
+            self.put_row(GIVEN_UP, pipeline, stored.path, now_us())
 
     def next_id(self, table: SqlTable) -> int:
         """The next id of a table with AUTOINCREMENT; a row's checksum has to know it beforehand."""

@@ -10,7 +10,7 @@ import numpy as np
 from muntin.ledger.base import Ledger
 from muntin.reading.absences import all_layouts
 from muntin.reading.extent import Layout
-from muntin.reading.pieces import Pieces, SegmentCache
+from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.spec import AWAY, Pipeline
 
 POINTS_MAX = 300
@@ -32,8 +32,7 @@ def events_over_time(
         `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that
         holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
     """
-    with ledger.snapshot() as view:
-        pieces = Pieces(view, SegmentCache(0))
+    with pieces_of(ledger, SegmentCache(0)) as pieces:
         found = _counting(pieces, pipeline)
         if not found:
             return {"width_us": pipeline.pane, "points": [], "from": None, "to": None}
