@@ -16,6 +16,7 @@ from muntin.errors import LedgerConflict, SourceError, SpecError, with_remedy
 from muntin.ledger.open import absolute
 from muntin.spark.failures import reason
 from muntin.spark.files import local_path
+from muntin.spark.java import class_of, items_of
 from muntin.spark.session import copied, is_classic
 from muntin.spec_secrets import shown_url
 
@@ -336,12 +337,10 @@ def _read_again(file: str, other: str = "") -> SourceError:
 def _relations_of_files(query: StreamingQuery) -> Iterator[Any]:
     """Of the batch at hand."""
     java: Any = query._jsq  # pyright: ignore[reportPrivateUsage]
-    leaves = java.streamingQuery().lastExecution().logical().collectLeaves()
-    for number in range(leaves.size()):
-        leaf = leaves.apply(number)
-        if leaf.getClass().getSimpleName() == "LogicalRelation":
+    for leaf in items_of(java.streamingQuery().lastExecution().logical().collectLeaves()):
+        if class_of(leaf) == "LogicalRelation":
             relation = leaf.relation()
-            if relation.getClass().getSimpleName() == "HadoopFsRelation":
+            if class_of(relation) == "HadoopFsRelation":
                 yield relation
 
 
@@ -359,8 +358,6 @@ def _gone(query: StreamingQuery) -> list[str]:
         said = said.get() if said.isDefined() else session.conf().get(IGNORING, "false")
         if said.lower() != "true":
             settings = session.sessionState().newHadoopConf()
-            for at in range(roots.size()):
-                path = roots.apply(at)
-                if not path.getFileSystem(settings).exists(path):
-                    gone.append(str(path.toString()))
+            missing = (p for p in items_of(roots) if not p.getFileSystem(settings).exists(p))
+            gone += [str(path.toString()) for path in missing]
     return gone

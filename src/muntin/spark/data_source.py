@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -76,13 +77,13 @@ class MuntinSource(DataSource):
         return _StreamSink(self.options, schema, mode)
 
 
+@dataclass
 class Sent(WriterCommitMessage):
     """What one task tells the driver."""
 
-    def __init__(self, query: str, run: str, rows: list[Any]) -> None:
-        self.query = query
-        self.run = run
-        self.rows = rows
+    query: str
+    run: str
+    rows: list[Any]
 
 
 class _Sink:

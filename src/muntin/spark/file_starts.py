@@ -11,6 +11,7 @@ import codecs
 import csv
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,13 @@ def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
 def _first_line(path: str, form: Mapping[str, Any]) -> str:
     """The first line but blank ones and comments; "" where the file cannot be read here."""
     comment, line = form["comment"].encode(), b""
-    try:
-        with unpacked(path) or BytesIO() as stream:
-            while not line.strip() or (comment and line.startswith(comment)):
-                line = stream.readline(LINE_BYTES_MAX)
-                if not line:
-                    return ""
+    with suppress(OSError, EOFError, LookupError), unpacked(path) or BytesIO() as stream:
+        while not line.strip() or (comment and line.startswith(comment)):
+            line = stream.readline(LINE_BYTES_MAX)
+            if not line:
+                return ""
         return line.decode(form["encoding"], "replace").removeprefix("\ufeff").rstrip("\r\n")
-    except (OSError, EOFError, LookupError):
-        return ""
+    return ""
 
 
 def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
@@ -92,11 +91,9 @@ def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
 
     Text in UTF-16 begins with its mark, or with a sign of ASCII in two bytes.
     """
-    try:
-        with unpacked(path) or BytesIO() as stream:
-            start = stream.read(2)
-    except (OSError, EOFError):
-        return ""
+    start = b""
+    with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
+        start = stream.read(2)
     if form.get("whole") or not (start in _UTF16 or b"\0" in start):
         return ""
     return (
@@ -114,15 +111,13 @@ def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
     if "lines" in form or form["encoding"].lower() != "utf-8":
         return False
     last = b""
-    try:
-        with unpacked(path) or BytesIO() as stream:
-            while data := stream.read(LINE_BYTES_MAX):
-                if _MARK in last + data:
-                    return False
-                last = data[1 - len(_MARK) :]
-    except (OSError, EOFError):
-        return False
-    return True
+    with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
+        while data := stream.read(LINE_BYTES_MAX):
+            if _MARK in last + data:
+                return False
+            last = data[1 - len(_MARK) :]
+        return True
+    return False
 
 
 def wrong_start(path: str, form: Mapping[str, Any]) -> str:

@@ -62,6 +62,16 @@ def end_all() -> None:
     _machines.clear()
 
 
+def class_of(thing: Any) -> str:
+    """What Java calls an object's class, without its package."""
+    return thing.getClass().getSimpleName()
+
+
+def items_of(sequence: Any) -> Iterator[Any]:
+    """Of a sequence of Scala's."""
+    return map(sequence.apply, range(sequence.size()))
+
+
 def java_version() -> tuple[int | None, str]:
     """Major version of the Java that Spark will use (None where there is none), and its path."""
     home = os.environ.get("JAVA_HOME")

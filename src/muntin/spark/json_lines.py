@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from typing import NamedTuple
 
@@ -30,32 +31,30 @@ def passed_over(path: str, begins: int, length: int, *, whole: bool = False) -> 
     """Of the lines that Spark reads as this block of a file, or of the `whole` file; none where it
     cannot be read here."""
     packed = path.endswith(".gz")
-    try:
-        with unpacked(path) or BytesIO() as stream:
-            if whole:  # as Spark, which has it in memory, too
-                data = stream.read()
-                for first, values in zip(*_later_values(data, whole), strict=True):
-                    line = data.count(b"\n", 0, first) + 1
-                    yield Passed(line, values, data[first : first + RAW_BYTES_MAX])
-                return
-            stream.seek(begins)
-            if begins:
-                stream.readline()  # it began in the block before
-            left = begins + length + 1 - stream.tell()  # a line may begin at the block's end
-            number = 0
-            while data := stream.read(CHUNK_BYTES if packed else max(0, min(left, CHUNK_BYTES))):
-                if not data.endswith(b"\n"):
-                    data += stream.readline()
-                left -= len(data)
-                at = 0
-                for first, values in zip(*_later_values(data), strict=True):
-                    number, at = number + data.count(b"\n", at, first), first
-                    end = data.find(b"\n", first, first + RAW_BYTES_MAX)
-                    end = end if end >= 0 else first + RAW_BYTES_MAX
-                    yield Passed(number + 1, values, data[first:end])
-                number += data.count(b"\n", at)
-    except (OSError, EOFError):
-        return  # it is Spark that says what is wrong with it
+    # where it cannot be read, it is Spark that says what is wrong with it
+    with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
+        if whole:  # as Spark, which has it in memory, too
+            data = stream.read()
+            for first, values in zip(*_later_values(data, whole), strict=True):
+                line = data.count(b"\n", 0, first) + 1
+                yield Passed(line, values, data[first : first + RAW_BYTES_MAX])
+            return
+        stream.seek(begins)
+        if begins:
+            stream.readline()  # it began in the block before
+        left = begins + length + 1 - stream.tell()  # a line may begin at the block's end
+        number = 0
+        while data := stream.read(CHUNK_BYTES if packed else max(0, min(left, CHUNK_BYTES))):
+            if not data.endswith(b"\n"):
+                data += stream.readline()
+            left -= len(data)
+            at = 0
+            for first, values in zip(*_later_values(data), strict=True):
+                number, at = number + data.count(b"\n", at, first), first
+                end = data.find(b"\n", first, first + RAW_BYTES_MAX)
+                end = end if end >= 0 else first + RAW_BYTES_MAX
+                yield Passed(number + 1, values, data[first:end])
+            number += data.count(b"\n", at)
 
 
 def _later_values(data: bytes, whole: bool = False) -> tuple[list[int], list[int]]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from muntin.errors import SourceError
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
 from muntin.spark.ddl import declared, in_backticks, spelled
+from muntin.spark.java import class_of
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, reader_of_files
 from muntin.spark.session import is_classic
@@ -129,7 +130,7 @@ class Topics:
                 seconds = _MINUTE * int(_said(self._source).get("fetchoffset.numretries", 3))
             return self._asked(self._source, seconds)
         except Py4JJavaError as problem:
-            said = f"{_root(problem).getClass().getSimpleName()}: {_root(problem).getMessage()}"
+            said = f"{class_of(_root(problem))}: {_root(problem).getMessage()}"
             said = _PART_OF_LOGIN.sub("'***'", hide_secrets(said, self._source.options))
             if said.startswith("TimeoutException"):
                 said = f"no answer within {seconds} s: " + (
@@ -170,7 +171,7 @@ class Topics:
             try:
                 topics[name] = str(told[name].get(*wait).topicId())
             except Py4JJavaError as problem:
-                if _root(problem).getClass().getSimpleName() != _NO_TOPIC:
+                if class_of(_root(problem)) != _NO_TOPIC:
                     raise
         return {"cluster": cluster, "topics": topics}
 

@@ -23,6 +23,7 @@ from muntin.arrow import is_text, value_type
 from muntin.errors import SourceError
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
+from muntin.spark.java import class_of, items_of
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.runs import merged
@@ -134,13 +135,12 @@ def _files_of(df: DataFrame) -> list[str]:
     try:
         java: Any = df._jdf  # pyright: ignore[reportPrivateUsage]
         rdd = java.queryExecution().logical().rdd()
-        while rdd.getClass().getSimpleName() != "FileScanRDD":
+        while class_of(rdd) != "FileScanRDD":
             if rdd.dependencies().size() != 1:
                 return []
             rdd = rdd.dependencies().apply(0).rdd()
-        partitions = rdd.filePartitions()
-        for number in range(partitions.size()):
-            found |= {str(file.urlEncodedPath()): None for file in partitions.apply(number).files()}
+        for partition in items_of(rdd.filePartitions()):
+            found |= {str(file.urlEncodedPath()): None for file in partition.files()}
     except Py4JError:
         return []
     here = [local_path(unquote(path)) for path in found]

@@ -27,15 +27,8 @@ Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
 ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
 PARTIAL, REJECTED, TALLY, SEQUENCED, RUN, PIECE, SPILLED = range(7)  # what a row is
 PIECE_BYTES = 1 << 20
-_SCHEMA = pa.schema(
-    [
-        ("what", pa.int8()),
-        ("name", pa.string()),
-        ("pane", pa.int64()),
-        ("events", pa.int64()),
-        ("payload", pa.binary()),
-    ]
-)
+_KINDS = pa.int8(), pa.string(), pa.int64(), pa.int64(), pa.binary()
+_SCHEMA = pa.schema(list(zip(("what", "name", "pane", "events", "payload"), _KINDS, strict=True)))
 _BATCH_BYTES = 32 << 20
 
 _Head = tuple[int, str, int, int, int]  # with the size of the payload that follows

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from muntin.errors import SourceError
+from muntin.spark.java import class_of, items_of
 
 REMEDY = "write to another name, and rename it when it is whole"
 _HERE = "file:"
@@ -77,14 +78,12 @@ def check_as_planned(execution: Any, *, is_ours: bool) -> None:
 
 def _locations(plan: Any) -> Iterator[Any]:
     """Where a plan reads files; what it has in memory is left out."""
-    if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
+    if class_of(plan) == "AdaptiveSparkPlanExec":
         plan = plan.inputPlan()
-    leaves = plan.collectLeaves()
-    for number in range(leaves.size()):
-        leaf = leaves.apply(number)
-        if leaf.getClass().getSimpleName() == "FileSourceScanExec":
+    for leaf in items_of(plan.collectLeaves()):
+        if class_of(leaf) == "FileSourceScanExec":
             location = leaf.relation().location()
-            if location.getClass().getSimpleName() == "InMemoryFileIndex":
+            if class_of(location) == "InMemoryFileIndex":
                 yield location
 
 

@@ -16,6 +16,7 @@ from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.files import filled_files
 from muntin.spark.index.build import IndexPlan, scatter
+from muntin.spark.java import class_of, items_of
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.session import own_python, session
@@ -168,9 +169,11 @@ def scanned_files(df: DataFrame) -> list[str]:
     if frame is None:
         return []
     plan = frame.queryExecution().analyzed()
-    while _name(plan) == "Project" and _only_picks(plan.projectList()):
+    while class_of(plan) == "Project" and all(
+        class_of(column) == "AttributeReference" for column in items_of(plan.projectList())
+    ):
         plan = plan.child()
-    if _name(plan) != "LogicalRelation" or _name(plan.relation()) != "HadoopFsRelation":
+    if class_of(plan) != "LogicalRelation" or class_of(plan.relation()) != "HadoopFsRelation":
         return []
     relation = plan.relation()
     options = set(relation.options().keySet().mkString("\n").split("\n"))
@@ -184,11 +187,3 @@ def scanned_files(df: DataFrame) -> list[str]:
     if any(one.scheme not in ("", "file") or one.netloc for one in addresses):
         return []
     return sorted(unquote(one.path) for one in addresses)
-
-
-def _only_picks(columns: Any) -> bool:
-    return all(_name(columns.apply(at)) == "AttributeReference" for at in range(columns.size()))
-
-
-def _name(node: Any) -> str:
-    return node.getClass().getSimpleName()
