@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,12 +29,15 @@ from muntin.kinds.base import STORED, Microseconds, MicrosecondsOrZero, Strict
 from muntin.spec_alerts import AlertSpec, WebhookSpec
 from muntin.spec_secrets import shown_url, without_secrets
 from muntin.spec_sites import SiteSpec
-from muntin.times import duration_text
-from muntin.windows.ladder import checked_ladder, ladder
+from muntin.times import US_PER_SECOND, duration_text
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 PANE_US_MIN = 1_000
 HOUR_US = 3_600_000_000
+_RUNGS = tuple(
+    seconds * US_PER_SECOND
+    for seconds in (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
+)
 FORMER, AWAY = "former", "away"
 """What a ledger keeps beside a spec: see `assembly.changes.spec_to_store`."""
 PACE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"}
@@ -96,6 +100,28 @@ Name = Annotated[str, AfterValidator(_name)]
 Summaries = dict[
     Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary), _AnyKind()]
 ]
+
+
+def ladder(pane: int) -> tuple[int, ...]:
+    """Default lengths of rollups above a pane: steps of 4 to 10, ending at 28 days, so that a
+    window of any length is a few slices of each rung."""
+    rungs: list[int] = []
+    below = pane
+    for rung in _RUNGS:
+        if rung % below == 0 and rung // below >= 4:
+            rungs.append(rung)
+            below = rung
+    return tuple(rungs)
+
+
+def check_ladder(pane: int, rungs: Sequence[int]) -> None:
+    """BadArgument where one is no proper multiple of the one below, the pane first."""
+    for below, above in pairwise((pane, *rungs)):
+        if above <= below or above % below:
+            raise BadArgument(
+                f"rollups: {duration_text(above)} is not a multiple of {duration_text(below)}, the "
+                "length before it: each must be, the first of the pane"
+            )
 
 
 class ValueSpec(Strict):
@@ -319,7 +345,7 @@ class Pipeline(Strict):
                         f"number of panes of {duration_text(self.pane)}"
                     )
         if self.rollups is not None:
-            checked_ladder(self.pane, self.rollups)
+            check_ladder(self.pane, self.rollups)
         for entry in type(self.retention).model_fields:
             kept = getattr(self.retention, entry)
             if kept is not None and kept < self.pane:
