@@ -1,7 +1,5 @@
 """Arrow, as the rest uses it: its compute functions, and its buffers as NumPy arrays."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Two things at once: one in a thread beside a block of code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

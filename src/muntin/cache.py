@@ -1,7 +1,5 @@
 """What was made once and may be asked for again: as much of it as memory and time allow."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

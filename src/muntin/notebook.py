@@ -1,7 +1,5 @@
 """A live view of a subscription in Jupyter: a table that replaces itself as answers come."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from html import escape

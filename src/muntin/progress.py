@@ -1,7 +1,5 @@
 """What a run of a pipeline has done so far."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """`muntin.open`: ask a ledger."""
 
-from __future__ import annotations
-
 import weakref
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sets of numbers as ascending arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """What `alert:` of a standing query and `webhook:` of a pipeline say."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

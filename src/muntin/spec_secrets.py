@@ -1,7 +1,5 @@
 """Options that hold a secret: they are used, and never shown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

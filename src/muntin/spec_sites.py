@@ -1,7 +1,5 @@
 """What `sites:` in a pipeline file says: which ranking this site takes part in, and where."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

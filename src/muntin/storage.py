@@ -5,8 +5,6 @@ store's own package finds (for S3: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role o
 this process and in Spark's workers. Knows nothing of what is in the files.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import shutil

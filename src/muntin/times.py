@@ -4,8 +4,6 @@ The only grammar for both: pipeline files, SELECT, the command line, the client 
 is read here, and print what is printed here.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import time

@@ -1,7 +1,5 @@
 """A pipeline file's YAML, with the place of each entry. Only what reads a file imports it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a batch adds to the ledger: what workers sent, as pieces, and what rollups receive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from muntin.assembly.cutting import Cutting

@@ -5,8 +5,6 @@ what was committed, so that after a crash it goes on from its stored state and c
 windows again.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ numbers are from 0 to 1000, floats all different. Data that repeat compress bett
 not, worse.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

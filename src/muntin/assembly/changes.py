@@ -1,7 +1,5 @@
 """A pipeline that is changed must still fit what its ledger holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace

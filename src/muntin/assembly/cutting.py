@@ -6,8 +6,6 @@ together; only where that has grown large it is cut by shard. So nothing is shuf
 beside the ledger while there is little.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

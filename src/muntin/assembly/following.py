@@ -8,8 +8,6 @@ still open read (`open_starts`); a window that was declared later, and begins be
 does not close.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence

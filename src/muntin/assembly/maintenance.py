@@ -9,8 +9,6 @@ that a day of one-second batches is tens of pieces. Where retention drops slices
 its blocks do, so that a horizon cuts few of them.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Standing queries: a SELECT that runs on each window that closes."""
 
-from __future__ import annotations
-
 import logging
 import weakref
 from collections.abc import Iterator, Mapping

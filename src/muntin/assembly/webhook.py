@@ -5,8 +5,6 @@ a library in any language: `webhook-id`, `webhook-timestamp`, and in `webhook-si
 HMAC-SHA256 of `id.timestamp.body`. An event may come more than once, always with its id.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

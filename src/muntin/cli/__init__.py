@@ -1,7 +1,5 @@
 """The command line: a file for each command, or for those alike; heavy imports wait for its run."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

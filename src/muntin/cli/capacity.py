@@ -1,7 +1,5 @@
 """`muntin capacity`: how many bytes and cores a pipeline will take."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """What can be seen of a pipeline's source without Spark: files, columns, times, fields."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Options that count only beside others, and numbers that are none: both are refused."""
 
-from __future__ import annotations
-
 import math
 
 import typer

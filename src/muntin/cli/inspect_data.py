@@ -1,7 +1,5 @@
 """What a data file holds: which column is the time, which are keys, which can be summed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Commands that read a ledger: `query`, `tables`, `rejected`, `export`, `ledger copy`."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Literal
 

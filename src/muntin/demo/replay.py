@@ -1,7 +1,5 @@
 """Replays events into a folder, from where Spark's file stream takes them: one file a tick."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

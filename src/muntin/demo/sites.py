@@ -3,8 +3,6 @@
 A site is an airport where there are three of them, else a share of the carriers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

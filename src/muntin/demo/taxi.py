@@ -1,7 +1,5 @@
 """Taxi orders, generated: the stream of the vector matrix's paper, from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count

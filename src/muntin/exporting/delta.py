@@ -1,7 +1,5 @@
 """A Delta Lake table: a version is a commit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

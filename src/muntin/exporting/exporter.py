@@ -1,7 +1,5 @@
 """A summary's windows or panes out of a ledger, each revision of them once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """An Iceberg table of a catalog that PyIceberg knows: a snapshot is a commit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ A file is written under a hidden name, and then linked to the next number, which
 can do. One that was killed leaves a hidden file, which readers pass over.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A table that rows are exported to: what it has, and one commit after the other."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The kinds of summary that a pipeline file may name: one file each."""
 
-from __future__ import annotations
-
 from muntin.kinds.base import SegmentSpec as SegmentSpec
 from muntin.kinds.base import SummarySpec as SummarySpec
 from muntin.kinds.base import WindowSpec as WindowSpec

@@ -1,7 +1,5 @@
 """Which columns a summary can take, and what to do about one that it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """How many different items there were: UltraLogLog, for all events or for each key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

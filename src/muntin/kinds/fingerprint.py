@@ -1,7 +1,5 @@
 """Which keys there were, and between which ranks a number lies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """How often each item was there: a Count-Min sketch, for all events or for each key."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """Quantiles and ranks of a number: a KLL or REQ sketch, for all events or for each key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """What the sketched kinds share: nulls that are counted, one summary a key (`by`), weights."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """The heaviest items: Space-Saving, for all events or for each key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ They are rejected with a reason, so that one bad value stops no pipeline. What i
 not be looked for when a summary is updated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums per key and key combination: exact, or sketched in fixed memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self

@@ -1,7 +1,5 @@
 """Copying a ledger from one place, or kind of place, to another."""
 
-from __future__ import annotations
-
 # ruff: noqa: S608  statements are joined from the names of our own tables and columns only
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ and folder move together; or one that the pipeline names (`payloads:`), a folder
 that fsspec knows, whose files are named by their URLs.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import Collection, Mapping

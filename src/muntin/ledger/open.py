@@ -1,7 +1,5 @@
 """From a ledger's URL to the ledger."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ statement, so that no lock is ever held while a client thinks, or sleeps: it mov
 head is where the client saw it, and all else follows from that. NOTIFY tells readers.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -3,8 +3,6 @@
 All times are int64 microseconds since 1970-01-01 UTC.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

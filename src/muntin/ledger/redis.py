@@ -6,8 +6,6 @@ Five kinds of keys, all with the tag `{NAME}`, so that they lie in one slot of a
 and writes all or nothing. Readers wait on the stream.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -9,8 +9,6 @@ A late event therefore comes with its pane and, in the same batch, once for each
 it. Nothing has to be marked as wrong and made again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What a ledger checks and counts, apart from how it stores: pure functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

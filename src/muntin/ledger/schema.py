@@ -6,8 +6,6 @@ as values, so that a row that damage moved to another key is refused too. Tables
 which is compressed where that helps, have `size, codec, crc, payload` at their end.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Sequence

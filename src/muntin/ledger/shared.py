@@ -9,8 +9,6 @@ store's log before each transaction. While the store is away they answer from wh
 say so (`behind`).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

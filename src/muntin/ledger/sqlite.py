@@ -4,8 +4,6 @@ Survives kill -9 of any process at any moment. Readers, in this and other proces
 transactions and never block the writer. Tables: `schema.py`; guarantees: docs/ledger.md.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """What a writer does in one transaction: a batch; compaction, rollups and retention of pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

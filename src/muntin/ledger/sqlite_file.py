@@ -1,7 +1,5 @@
 """One SQLite file: connections to it, transactions, and what its errors mean."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

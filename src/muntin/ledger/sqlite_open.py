@@ -1,7 +1,5 @@
 """Becoming a pipeline's writer in a SQLite ledger: epoch, names, modes. Inside a transaction."""
 
-from __future__ import annotations
-
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import json
 from collections.abc import Mapping

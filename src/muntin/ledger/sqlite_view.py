@@ -1,7 +1,5 @@
 """Reading a SQLite ledger: every method is one read transaction, or part of a snapshot."""
 
-from __future__ import annotations
-
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The writer of one pipeline in a SQLite ledger: every method is one fenced transaction."""
 
-from __future__ import annotations
-
 # ruff: noqa: S608  statements are joined from this module's own constants only
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ a log of the last changes. It knows nothing of what they mean: the rules run on 
 rows (`shared.py`), and `append` takes what they have changed, if nobody else was there first.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -4,8 +4,6 @@ A SQLite ledger is its file. A shared ledger (`shared.py`) keeps a copy of the s
 a file as well, and sends what a transaction has noted to the store.
 """
 
-from __future__ import annotations
-
 # ruff: noqa: S608  statements are joined from the names of our own tables and columns only
 import sqlite3
 from collections import Counter

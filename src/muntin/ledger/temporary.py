@@ -1,7 +1,5 @@
 """Ledgers of this process only, for notebooks and tests: SQLite in a file that goes with them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

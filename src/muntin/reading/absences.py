@@ -5,8 +5,6 @@ summary was away (`spec.AWAY`). What came then is in the summaries that were the
 that were taken out since: what is stored of them stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How much a ledger holds: events over time, and what each summary takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A ledger as SELECT sees it: the way from what it holds now to one moment of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a ledger still has of a summary: whole slices only, whatever retention has dropped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from muntin.kinds import SegmentSpec

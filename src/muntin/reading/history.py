@@ -1,7 +1,5 @@
 """Closed windows and stored results as tables: the newest, and said where that is not all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

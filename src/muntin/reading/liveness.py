@@ -1,7 +1,5 @@
 """Whether a pipeline still works: what it last said in the ledger, and how long ago."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A ledger at one moment as SELECT reads it: names, windows, merged summaries, trends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

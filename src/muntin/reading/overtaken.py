@@ -5,8 +5,6 @@ or its summary, had been taken out by then; and another statement of the same na
 before as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Segments of any run of panes, read from a ledger through its rollups, and merged."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

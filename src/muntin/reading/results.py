@@ -1,7 +1,5 @@
 """Results of a standing query as one table: of a new version of the ledger, only what is new."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

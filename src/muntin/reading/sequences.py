@@ -1,7 +1,5 @@
 """Sequential summaries read from a ledger: the shards' states, ready to be asked."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass

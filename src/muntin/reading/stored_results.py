@@ -4,8 +4,6 @@ Beside the rows stands what is true of them whenever they are read: how exact th
 they cover. Where the statement failed on that window, the stream has no columns, and says why.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Compile a pipeline's kernels before somebody waits: for workers, or for clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Segments from events, from segments, and less segments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What is true of every table and segment, whatever its kind: CorruptSummary where it is not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.errors import CorruptSummary

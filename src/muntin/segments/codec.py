@@ -14,8 +14,6 @@ Same segment, same bytes, with the same release of zstd. The checksum is for dam
 attackers: lengths are checked before they are believed, and each kind checks its states.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Mapping, Sequence

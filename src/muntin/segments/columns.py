@@ -4,8 +4,6 @@ A column is fixed (int64, float64 or uint8 [rows]), ragged (a list a row), or No
 for zeros or empty lists: what is never there costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

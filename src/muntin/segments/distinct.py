@@ -12,8 +12,6 @@ Limits      no item can be taken back
 =========== =================================================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -11,8 +11,6 @@ distinct       HLL_8                        any; HLL_4 and HLL_6 are read as wel
 One row after the other, at some 20 us each: a sketch stands for many events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any

@@ -21,8 +21,6 @@ a set of small panes then keeps to its rate however many of them are merged. Wha
 what growing costs any filter (see docs/fingerprint-index.md): log2(2**30 / keys) bits a key.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ Limits      cells do not depend on how events were spread (conservative ones do)
 =========== =================================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rows of equal (slice, key) side by side: the same for events and for states, for all kinds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Columns of items: the different ones, once a batch, and the number of each row's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

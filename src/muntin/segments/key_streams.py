@@ -1,7 +1,5 @@
 """The streams of a segment that hold its keys: texts, numbers, and which of them are null."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ An event is a sketch here, and counts once, whatever it has seen; a null, or an 
 as a null. Everything else is that of the kind whose states these are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Events without a value: counted in a column `nulls`, and left out of the states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

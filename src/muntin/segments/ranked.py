@@ -4,8 +4,6 @@ A row is a sorted list of keys as long as it holds all its values, then levels o
 columns are the items, the sizes of levels, and what is known exactly of minimum and maximum.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

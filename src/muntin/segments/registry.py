@@ -1,7 +1,5 @@
 """One row for each kind of summary that lives in segments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any

@@ -8,8 +8,6 @@ Of the events of a slice, the first shard tells all and the others none: their s
 many tables count the same events again.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -19,8 +19,6 @@ Limits      what is negative, or would make a sum of a batch leave int64, is no 
 A table has a row a slice: what it is asked for by, the columns of its name, are its items.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

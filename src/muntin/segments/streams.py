@@ -19,8 +19,6 @@ among those of its key. The second stream is empty then; a fifth and sixth have,
 many there are, and which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

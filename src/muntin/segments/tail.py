@@ -15,8 +15,6 @@ Limits      while a row holds all its values, its bytes do not depend on how eve
 =========== =================================================================================
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

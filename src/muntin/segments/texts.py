@@ -5,8 +5,6 @@ compresses, would be written for each of them, and for each area. Columns of one
 list of their different texts, and each has numbers into it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -17,8 +17,6 @@ Limits      while the offset is 0, bytes do not depend on how events were spread
 A negative weight is no weight: such events are counted in `nulls`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -8,8 +8,6 @@ environment, settings), whatever makes rows or long strings out of nothing (gene
 repeat, lpad, replace, string_agg, format), random numbers, and lists and structures.
 """
 
-from __future__ import annotations
-
 from sqlglot import exp
 
 

@@ -1,7 +1,5 @@
 """A FROM item and the catalog: which summary, which key, which columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ DuckDB casts without a word: a text to the type of what stands beside it, of whi
 a decimal to fewer digits. `database.py` refuses such statements.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

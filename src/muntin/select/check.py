@@ -1,7 +1,5 @@
 """Whether a syntax tree holds only what is allowed; an error names the first that is not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -5,8 +5,6 @@ none: a statement would work until such a row comes. Constant texts are read whe
 made (`database`), but those in tuples, as which it compares the other side's texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

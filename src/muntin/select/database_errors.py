@@ -1,7 +1,5 @@
 """What DuckDB says of a statement, as an error at its place in the text."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from contextlib import suppress

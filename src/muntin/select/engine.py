@@ -1,7 +1,5 @@
 """SELECT over a catalog of summaries: check, load, run in DuckDB, say what the answer covers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ vector of the paper, and a window clause. The rest of the tokens goes on to sqlg
 with one addition: the paper's `sum X1.Y2` becomes `sum(X1.Y2)`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 

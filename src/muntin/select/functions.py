@@ -5,8 +5,6 @@ A summary that is split by columns (`by: origin`) has a state for each value, wi
 in front of its rows.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Durations in window clauses are of fixed length (a month is not), times are ISO 
 an offset is UTC.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Every limit of a statement, in one place, each with its reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 ASK_LESS = "split it, or ask for less at once"  # the remedy of what is too large

@@ -1,7 +1,5 @@
 """`SHOW TABLES` and `DESCRIBE x`: what there is to ask, as rows like any other answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

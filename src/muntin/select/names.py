@@ -4,8 +4,6 @@ The result is an ordinary SQL tree: Xi and Yj replaced by names, each FROM item 
 each column of the result named after what was written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

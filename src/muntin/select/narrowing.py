@@ -13,8 +13,6 @@ whose sums are the same for whoever asks; they are made once for each state of t
 like any table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

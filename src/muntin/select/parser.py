@@ -4,8 +4,6 @@ Recursion is the danger of every parser: what nests too deep, is too long or is 
 characters that no statement needs is refused in one linear pass, before sqlglot's sees it.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import unicodedata

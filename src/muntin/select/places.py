@@ -1,7 +1,5 @@
 """Places in the text of a statement, and errors at them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """From text to a plan that can be run: parse, check, names, SQL; kept by text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A result for reading: aligned text, CSV, HTML."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from html import escape

@@ -11,8 +11,6 @@ tokenizer is in the same state there; both constants are followed by the same ch
 cannot continue either of them; and so on to the end of the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ no text can spell (the lexer refuses control characters). Places in the text do 
 comparisons: two statements are equal if they ask the same.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

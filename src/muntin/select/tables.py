@@ -3,8 +3,6 @@
 Tables are kept by what was asked, so that a second statement over the same window finds them ready.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Any

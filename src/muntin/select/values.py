@@ -2,8 +2,6 @@
 those of a result as clients read them, plain types in Arrow and plain values in JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ Each request stands by itself (no sessions, no streams that stay open), comes in
 auth as any other, and its statements take the same turns under the same limits.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ It runs wherever the ledger can be read: in a process of its own (`worker.py`) f
 file, in a thread for one in memory. Sizes are looked at before and while bytes are made.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The application: HTTP, WebSocket, Server-Sent Events and the page over one ledger."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

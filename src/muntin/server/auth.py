@@ -3,8 +3,6 @@
 OWASP ASVS 5.0, V4.4 (WebSocket): Origin allow-list, tickets that never stand in a URL.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

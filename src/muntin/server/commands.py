@@ -1,7 +1,5 @@
 """Clients' commands: a row in the ledger's control table, which the pipeline's process obeys."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

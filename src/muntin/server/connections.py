@@ -4,8 +4,6 @@ A process that has none left cannot even answer that it is busy, nor read its le
 tries to accept again and again. So connections are counted, and refused before that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -4,8 +4,6 @@ The loop's thread owns channels and subscribers; a thread of its own follows the
 delivers for itself: one whose statement is slow holds up no other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """HTTP: questions in, answers out. Each route is one method; errors are one JSON object."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

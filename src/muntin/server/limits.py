@@ -1,7 +1,5 @@
 """What one server and one client may cost. Each limit names what reaching it does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from muntin.select.limits import Limits

@@ -1,7 +1,5 @@
 """What clients may say over /live, parsed and checked. No I/O."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass

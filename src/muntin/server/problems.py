@@ -1,7 +1,5 @@
 """Errors as clients see them: a code, a place in the text, a remedy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from muntin.errors import LedgerError, MuntinError, SelectError

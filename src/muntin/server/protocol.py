@@ -7,8 +7,6 @@ A client holds places in channels instead of a queue of messages, so that "the n
 no dropping, and a closed window is passed over only when it was sent or announced as a gap.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

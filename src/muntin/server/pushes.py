@@ -1,7 +1,5 @@
 """Messages of feeds: what moves, and windows that have closed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """What the server reads of a ledger."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Answers on their way to a client: a piece at a time, and cut where the client does not read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress

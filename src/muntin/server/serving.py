@@ -1,7 +1,5 @@
 """Run the server: in the foreground, or in a thread beside a pipeline."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

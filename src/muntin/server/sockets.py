@@ -4,8 +4,6 @@ So a frame that was encoded once goes to a thousand clients with a thousand call
 `transport.write`, without a task or a queue for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -3,8 +3,6 @@
 The same protocol machine stands behind it, so that limits, order and resuming are the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """What the pipelines do now: one small JSON object, for the dashboard and whoever watches load."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import zlib

@@ -1,7 +1,5 @@
 """What clients ask to be computed: in turns, once for all who ask the same, in bounded memory."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

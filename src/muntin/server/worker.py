@@ -6,8 +6,6 @@ time, and what was loaded is in memory once. It forks while it has one thread an
 When the server ends, its socket does, and it kills what it has forked, whatever that computes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """A coordinator that listens: sites on /site, everybody else by HTTP, WebSocket and SELECT."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

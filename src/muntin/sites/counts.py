@@ -1,7 +1,5 @@
 """What was sent between sites and coordinator, against what pushing every change would cost."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """/site: where sites connect. Who they are, what they rank, then the protocol of `muntin.topk`."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

@@ -1,7 +1,5 @@
 """What has been sealed in a site's own ledger since one last looked, as units. Never Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A site's connection to the coordinator: made again when it is lost, bounded in all it holds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

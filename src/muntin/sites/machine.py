@@ -1,7 +1,5 @@
 """A site without sockets: its window, its monitor, what there is to send. No I/O, no clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from muntin.sites.counts import NaiveCost

@@ -1,7 +1,5 @@
 """Rows of a vector matrix as (object, integer) pairs: what all sites must do alike."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

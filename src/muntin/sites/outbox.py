@@ -1,7 +1,5 @@
 """Bytes on their way to the other side: bounded, in order, given up when nobody takes them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable

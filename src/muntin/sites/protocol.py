@@ -5,8 +5,6 @@ From then on binary frames are messages of `muntin.topk`, both ways; text frames
 are reports for the dashboard. No I/O.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 For the server's event loop; what other threads may read is in `Status`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """One site's connection as the coordinator's side has it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

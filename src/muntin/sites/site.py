@@ -1,7 +1,5 @@
 """A site's monitor beside its pipeline: a thread that reads the ledger and keeps a connection."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """What a coordinator's restart goes on from: one small file, replaced as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging

@@ -3,8 +3,6 @@
 Taken on the server's event loop; its attributes are whole values that any thread may read.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Mapping

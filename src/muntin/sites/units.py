@@ -1,7 +1,5 @@
 """The units of a site's window, kept so that what leaves is exactly what came in. No I/O."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 

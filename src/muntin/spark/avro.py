@@ -6,8 +6,6 @@ begin with the five bytes of a schema registry. A record counts if it ends where
 source: Apache Avro 1.12, "Binary Encoding".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

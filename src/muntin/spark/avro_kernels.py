@@ -1,8 +1,6 @@
 """Avro's binary encoding of flat records, many at once: each value's bytes are read once, and
 believed only after the record has ended exactly where its bytes do."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

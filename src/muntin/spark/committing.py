@@ -9,8 +9,6 @@ The writer of a pipeline is its one assembler as well: windows close in the comm
 that seals their panes, as they do in `muntin.stream` elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import uuid

@@ -5,8 +5,6 @@ tokens was never published). So a set of versions that was tried is pinned here 
 It is fetched once, by the resolver that Spark brings (Apache Ivy), into a cache folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -12,8 +12,6 @@ the first worker is forked: see `preload`. And a worker that is stopped for good
 Spark runs its task again: see `Stopped`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What a worker raised or Spark refused, without the JVM's and Python's traces around it."""
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

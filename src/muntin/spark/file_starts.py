@@ -5,8 +5,6 @@ whose columns have another order would be read with one column's values as anoth
 without a header would lose its first row. The rows of such files are rejected.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import re

@@ -1,7 +1,5 @@
 """Files of this machine that a source names, found as Spark finds them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

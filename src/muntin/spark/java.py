@@ -1,7 +1,5 @@
 """Java: is it there, which command installs it, and the machines that Spark has started here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """JSON values that Spark passes over: of each line, or of a whole file, it reads the first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO

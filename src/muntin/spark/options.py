@@ -1,7 +1,5 @@
 """Options of sources that Spark knows: it passes over what it does not, and says nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

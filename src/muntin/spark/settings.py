@@ -1,8 +1,6 @@
 """What a Spark session of ours is started with: defaults, each with its reason, under what the
 user has said elsewhere (spark-submit, PYSPARK_SUBMIT_ARGS, spark-defaults.conf, the pipeline)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Tables in memory (pandas, polars, Arrow): folded here, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 

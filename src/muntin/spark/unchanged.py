@@ -5,8 +5,6 @@ since would be in no count, and a file in the place of another would be cut in a
 was listed is compared with what is there once all rows have come, before a batch is committed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

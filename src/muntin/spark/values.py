@@ -11,8 +11,6 @@ tells why, and accepts what Arrow does not (several lines, a name given twice, 1
 what becomes of a record never depends on its neighbours.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The first touch of a page costs the system a microsecond or more, of a large pag
 small one. NumPy asks for large pages where an array has 4 MB; its ragged ends get small ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every summary can do, and the value that an approximate answer is."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import deepcopy

@@ -19,8 +19,6 @@ lowest count only at its `promote`-th occurrence there: items that come once fal
 A bucket that has a free way takes a new item at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 

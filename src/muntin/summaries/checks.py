@@ -1,7 +1,5 @@
 """Checks of parameters that summaries share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import fields

@@ -23,8 +23,6 @@ cells themselves tell, and half of the items get less: taken away, a sixth of th
 Conservative updates leave hardly any of it in the cells of heavy items: there the least is given.
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self

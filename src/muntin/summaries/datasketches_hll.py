@@ -19,8 +19,6 @@ HLL     8     three doubles: HIP accumulator, sums of 2**-value below and from 3
 Source: HllUtil, PreambleUtil and CouponList of Apache DataSketches (Java 6.2, C++ 5.2).
 """
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -21,8 +21,6 @@ KllPreambleUtil of datasketches-java. Its readers trust what they read (a level 
 another crashes them); `decode` trusts nothing.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Any

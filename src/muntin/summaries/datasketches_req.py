@@ -13,8 +13,6 @@ offset  size  what
               items u32; then the items, f32
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Any

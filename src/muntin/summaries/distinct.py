@@ -26,8 +26,6 @@ its reader accepts most damaged bytes. So hashing, registers, bytes and the esti
 nothing needs to be installed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Self
 

@@ -16,8 +16,6 @@ would be left, as with few heavy leaves, a second pass moves all that it can. Co
 family counts more, makes the digest smaller and its answers worse, and is not needed.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from fractions import Fraction

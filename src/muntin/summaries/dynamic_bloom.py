@@ -21,8 +21,6 @@ are 8 times as large each and get a twentieth of the error budget of the one bef
 all that will ever exist add up to less than what was asked.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from abc import ABC, abstractmethod

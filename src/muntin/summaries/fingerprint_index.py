@@ -11,8 +11,6 @@ Source      large-scale fingerprint queries by a global digest and local filters
 Limits      the range prunes only where records were placed by the hash of their key
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

@@ -17,8 +17,6 @@ A batch of an item is a run of occurrences with gaps of at most T (`gap`). Array
 slices of length T that begin i/8 T early, so that a gap a little over T is seen by most arrays.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

@@ -6,8 +6,6 @@ of what the store of named pairs leaves, most for the recorder, since an item mu
 from one batch to its next, and the rest for pairs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

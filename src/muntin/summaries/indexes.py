@@ -1,7 +1,5 @@
 """Indexes: distinct values and their numbers, in order of first appearance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -3,8 +3,6 @@
 Decimals are whole numbers of their last digit: cents, where there are two behind the point.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

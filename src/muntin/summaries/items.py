@@ -1,7 +1,5 @@
 """Items, as users give them, to 64-bit hashes: the first step of every sketch over items."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ array with its free space in front of level 0, which grows downwards and may be 
 carry a stamp (int64: a sequence number or a time), which a window needs to filter them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise

@@ -4,8 +4,6 @@ Both take items in chunks of hashes, name the k highest pairs, cannot be merged,
 frame around their bytes. The tables are made, written, read back with every link checked, listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar

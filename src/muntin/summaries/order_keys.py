@@ -1,7 +1,5 @@
 """Columns of values, as users give them, to int64 keys in their order, and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

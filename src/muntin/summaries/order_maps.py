@@ -5,8 +5,6 @@ the width of one cell. A map is `exact` where every cell holds one value only. H
 not such a map: a digest over hashes answers for the hashes' uniform order, not for the keys'.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ scaled to the exactly known number of survivors. Nothing older than the oldest p
 the error cannot grow while the window slides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Panes of a sliding window: stacks whose items know when they came, and the view over them."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

@@ -17,8 +17,6 @@ is buffered, is a function of the events and the boundary alone: however the str
 batches and spread over workers, the bytes are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Self
 

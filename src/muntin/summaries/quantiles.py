@@ -19,8 +19,6 @@ block of 2^j enters with weight 2^j. j is chosen so that the sampler adds at mos
 root mean square error, and grows with the count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 

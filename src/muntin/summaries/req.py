@@ -17,8 +17,6 @@ Limits      k even, 4 to 1,024; total weight below 2^60; no NaN. The same input 
 =========== ==================================================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self

@@ -13,8 +13,6 @@ Limits      indicators >= 0 (a negative one would void the upper bound); no subt
 =========== =================================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

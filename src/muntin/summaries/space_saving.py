@@ -21,8 +21,6 @@ least capacity + 1 entries, so that `sum(r) + (capacity + 1) * offset <= total`,
 checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, ClassVar, Self

@@ -6,8 +6,6 @@ window's edge cuts a pane too large to hold all its times, the edge moves back t
 slot (by less than 1 / (128 B) of the window), for which the count is exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Event times, as users give them, to int64 microseconds; and the refusal of time going back."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

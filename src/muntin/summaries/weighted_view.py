@@ -1,7 +1,5 @@
 """Weighted items in sorted order: what every quantile and rank is read from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal

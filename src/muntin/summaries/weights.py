@@ -1,7 +1,5 @@
 """Weights, as users give them beside items: int64, never negative, with a sum that fits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -18,8 +18,6 @@ Limits      no NaN; the same input in the same batches with the same seed gives 
 =========== ==================================================================================
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

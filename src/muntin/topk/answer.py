@@ -1,7 +1,5 @@
 """What the coordinator answers, what may be relied on, and which unit is proven."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

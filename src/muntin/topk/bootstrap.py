@@ -13,8 +13,6 @@ its limit; its border then says what it kept back, and the second step is asked 
 Source: Cao & Wang, PODC 2004 (three-phase uniform threshold).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

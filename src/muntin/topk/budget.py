@@ -18,8 +18,6 @@ for each. What is not reported (changes at sites that do not alert) is left out,
 side of pushing.
 """
 
-from __future__ import annotations
-
 START = 1.0  # of what the survey cost
 
 

@@ -11,8 +11,6 @@ the distance to the next less 1), the number of strings, the strings (bytes, UTF
 objects followed by one signed value each. An optional field is a byte 0 (absent) or 1 before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any

@@ -11,8 +11,6 @@ scatter more (an object belongs to some sites), the values themselves are: in be
 proportion (m - 1) / chi2[i] (James & Stein's shrinkage).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import erfc, isqrt, sqrt
 

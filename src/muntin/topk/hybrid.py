@@ -16,8 +16,6 @@ slides of pushing more than pushing would have.
 pushed, whatever the quick rule says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from muntin.errors import BadArgument

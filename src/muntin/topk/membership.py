@@ -1,7 +1,5 @@
 """All sites, T, and the coordinator's own factors: what every part of the coordinator works on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from muntin.errors import BadArgument

@@ -17,8 +17,6 @@ site down   Request    send these values, your n largest others, and all others 
             Watch      push the values of these objects whenever they change
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

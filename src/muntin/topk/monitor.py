@@ -12,8 +12,6 @@ alerted   it broke; waits for factors (and says so again at each retry)
 watching  pushes the watched values at every slide instead of checking
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from muntin.errors import BadArgument

@@ -1,7 +1,5 @@
 """A monitor's objects: names to rows, values and revision factors in arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the coordinator has asked of sites, and what they have replied so far."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from muntin.errors import CorruptMessage

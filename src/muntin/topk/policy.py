@@ -1,7 +1,5 @@
 """How slack is shared and whom a resolution asks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -5,8 +5,6 @@ with a number below 0, which begin anew. What comes early waits, what comes agai
 gap that does not close in time is mended by another order.
 """
 
-from __future__ import annotations
-
 from muntin.topk.messages import Push
 
 EARLY_MAX = 64  # that wait for one that is missing

@@ -15,8 +15,6 @@ Source: Babcock & Olston, SIGMOD 2003, section 3; Chen, Lv, Yu & Liu, Data Scien
 exceed a member locally must be reported, or the least slack is negative, which is checked here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

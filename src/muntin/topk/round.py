@@ -1,7 +1,5 @@
 """One resolution: from the reports at hand to new factors, or whom to ask for what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What a coordinator saves for its restart, as canonical JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Literal, Self
 

@@ -4,8 +4,6 @@ Every slide is checked by an oracle that knows all values: an answer that claims
 is not counts as `invalid`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf

@@ -1,7 +1,5 @@
 """What the coordinator knows of one site."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 measurement uses ``numpy.random.default_rng(100 * r + 7)``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from os import PathLike

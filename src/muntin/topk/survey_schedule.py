@@ -1,7 +1,5 @@
 """When the sites have to be surveyed: at the start, and when one comes, goes or begins anew."""
 
-from __future__ import annotations
-
 from math import inf
 
 from muntin.topk.membership import Membership

@@ -8,8 +8,6 @@ member, the sites that have not reported the object's value are asked to watch i
 the lines together exceed the least member, they are lowered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tumbling and sliding windows: boundaries on a grid through 1970-01-01 00:00 UTC."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

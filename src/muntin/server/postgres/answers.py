@@ -3,8 +3,6 @@
 It runs where other statements do (`answering.py`): a process that can be killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import struct

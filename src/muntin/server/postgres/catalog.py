@@ -4,8 +4,6 @@ The tables are Arrow's, made of what there is to ask. A client's statement is tr
 written from its tree runs in a locked-down DuckDB of its own: the text reaches nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ It is parsed as PostgreSQL's. Each table, function and type of it is looked up i
 what is of the server itself (`version()`, rights, sizes) becomes a constant.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The tables of pg_catalog and information_schema, made of what there is to ask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files

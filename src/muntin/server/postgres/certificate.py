@@ -1,7 +1,5 @@
 """The certificate that PostgreSQL's clients see, read anew when its files are renewed."""
 
-from __future__ import annotations
-
 import logging
 import ssl
 from pathlib import Path

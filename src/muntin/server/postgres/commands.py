@@ -2,8 +2,6 @@
 how they read many rows: cursors, and COPY (SELECT ...) TO STDOUT (FORMAT binary).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where PostgreSQL's clients connect: on the server's own loop, with its auth and its limits."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

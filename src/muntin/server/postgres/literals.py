@@ -1,7 +1,5 @@
 """A parameter that a client sends, as a literal that is safe to stand in a statement."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How a session of PostgreSQL's protocol begins: TLS, who it is, what it is told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 And a statement that names them so, or filters by `time`, as the SELECT that is meant.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

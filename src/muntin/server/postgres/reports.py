@@ -1,7 +1,5 @@
 """Errors and notices as PostgreSQL's clients read them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from muntin.errors import SelectError

@@ -3,8 +3,6 @@
 A piece of some thousand rows is written at once, by NumPy: Python makes no object for a value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

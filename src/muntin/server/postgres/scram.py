@@ -4,8 +4,6 @@ All tokens have one salt, so that a client's proof is compared with each of them
 name will do. Only keys are kept, from which nobody can log in elsewhere.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

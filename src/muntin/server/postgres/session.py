@@ -1,7 +1,5 @@
 """One client of PostgreSQL's protocol: from its first message to its last, one at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

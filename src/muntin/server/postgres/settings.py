@@ -4,8 +4,6 @@
 SQL, and parse what their users write, know no FOR.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A statement as words, and edits of it that remember where everything stood."""
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import re

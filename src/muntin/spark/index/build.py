@@ -7,8 +7,6 @@ them as eight bytes each in files, numbers as one digest a task; the driver sees
 digest a task.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

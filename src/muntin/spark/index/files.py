@@ -1,7 +1,5 @@
 """Files of an index: written once under the name of their content, mapped into memory and kept."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -4,8 +4,6 @@ Each revision is a file of its own, named by its number, and the newest counts: 
 whether another was first. A file that is replaced could tell nobody so, at a URL.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@
 do: build, append, ask where the files are, prune a DataFrame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the name when it is whole; files of attempts that failed are never read. So eigh
 written once and read once, and none of them goes through the JVM.
 """
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ cache index is a pickle), named after the sources in every `kernels` folder: Num
 notice when a function in another file, which was compiled into a cached one, has changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

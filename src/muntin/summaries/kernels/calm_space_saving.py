@@ -7,8 +7,6 @@ the store's lowest, at a moment when its item is at hand. A pair in the store ke
 there, and its count word the slot: no second index is needed.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

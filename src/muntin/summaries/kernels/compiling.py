@@ -1,7 +1,5 @@
 """Whether kernels are being compiled: a machine does it once, and whoever waits can see why."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

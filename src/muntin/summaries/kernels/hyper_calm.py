@@ -11,8 +11,6 @@ The recorder's clock has ticks of `resolution`. As long as all times are a whole
 apart ("aligned"), distances in ticks are exact; else they are right to less than a tick.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

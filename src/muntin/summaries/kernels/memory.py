@@ -1,7 +1,5 @@
 """Unaligned loads, copies of bytes and hardware prefetch: what Numba does not offer by itself."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils

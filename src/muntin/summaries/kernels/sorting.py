@@ -6,8 +6,6 @@ for 4,096 random doubles, where NumPy's introsort takes 20 and its argsort 28. O
 NumPy's own sort of keys alone may be faster: see `sort_run`.
 """
 
-from __future__ import annotations
-
 import time
 from functools import cache
 from typing import Literal

@@ -7,8 +7,6 @@ A process takes turns while it holds Numba's own lock, and for a kernel before t
 two never wait for each other.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

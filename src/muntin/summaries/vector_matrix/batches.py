@@ -1,7 +1,5 @@
 """A batch of events: its columns, read and checked before any of them is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

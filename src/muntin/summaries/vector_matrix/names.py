@@ -1,7 +1,5 @@
 """Names of keys and indicators: what may be asked for, and what is said when it may not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
