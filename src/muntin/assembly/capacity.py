@@ -109,11 +109,7 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
 
 
 def _drawn(
-    spec: SegmentSpec,
-    events: float,
-    keys: Mapping[str, int],
-    rng: np.random.Generator,
-    most: int,
+    spec: SegmentSpec, events: float, keys: Mapping[str, int], rng: np.random.Generator, most: int
 ) -> tuple[Segment, float, int, float]:
     """Some slices of so many events each; the seconds that they took, and their events; and how
     many times its size a slice has where it is of more events than were drawn."""

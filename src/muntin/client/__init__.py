@@ -18,14 +18,7 @@ from muntin.errors import BadArgument, SelectError
 from muntin.select.result import Result
 from muntin.spec_secrets import shown_url
 
-__all__ = [
-    "Backoff",
-    "Client",
-    "ServerError",
-    "Subscription",
-    "Update",
-    "connect",
-]
+__all__ = ["Backoff", "Client", "ServerError", "Subscription", "Update", "connect"]
 ARROW = "application/vnd.apache.arrow.stream"
 TIMEOUT_SECONDS = 30.0
 JSON = "application/json"

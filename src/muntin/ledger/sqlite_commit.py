@@ -136,10 +136,7 @@ def insert_piece(
 
 
 def _store_rejected(
-    connection: Tables,
-    record: Record,
-    rejected: Sequence[tuple[Rejected, schema.Packed]],
-    now: int,
+    connection: Tables, record: Record, rejected: Sequence[tuple[Rejected, schema.Packed]], now: int
 ) -> None:
     if not rejected:
         return

@@ -263,12 +263,7 @@ class View:
         return self._plain("SELECT closings_dropped FROM meta")[0][0]
 
     def closings(
-        self,
-        after: int,
-        *,
-        until: int | None = None,
-        summary: str | None = None,
-        limit: int = 1000,
+        self, after: int, *, until: int | None = None, summary: str | None = None, limit: int = 1000
     ) -> list[tuple[int, ClosedWindow]]:
         """Windows, of one summary or of all, in the order in which they were stored, by number.
 

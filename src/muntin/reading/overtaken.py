@@ -22,11 +22,7 @@ from muntin.select.result import Result
 
 
 def overtaken(
-    pieces: Pieces,
-    known: Known,
-    query: str,
-    results: Results,
-    span: tuple[int | None, int | None],
+    pieces: Pieces, known: Known, query: str, results: Results, span: tuple[int | None, int | None]
 ) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """Bounds and notes on results of which some are not what they would be now.
 

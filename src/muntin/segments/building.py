@@ -272,10 +272,7 @@ T = TypeVar("T")
 
 
 def meeting(
-    parts: Sequence[T],
-    slices: Callable[[T], np.ndarray],
-    nbytes: Callable[[T], int],
-    small: int,
+    parts: Sequence[T], slices: Callable[[T], np.ndarray], nbytes: Callable[[T], int], small: int
 ) -> list[list[T]]:
     """Groups, in the order of time, that share no time with each other.
 

@@ -15,16 +15,7 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import (
-    Column,
-    States,
-    frozen,
-    lists,
-    room,
-    starts_of,
-    taken,
-    trimmed,
-)
+from muntin.segments.columns import Column, States, frozen, lists, room, starts_of, taken, trimmed
 from muntin.segments.grouping import Groups
 from muntin.segments.kernels import ranked as kernels
 from muntin.segments.kernels.lists import SHORT, sort_short_lists

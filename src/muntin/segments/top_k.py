@@ -27,16 +27,7 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.errors import BadArgument, CorruptSummary
 from muntin.segments.algebra import Algebra, Shape
-from muntin.segments.columns import (
-    Column,
-    States,
-    frozen,
-    lists,
-    numbers,
-    present,
-    room,
-    trimmed,
-)
+from muntin.segments.columns import Column, States, frozen, lists, numbers, present, room, trimmed
 from muntin.segments.grouping import Groups
 from muntin.segments.items import asked_items, item_keys
 from muntin.segments.kernels import top_k as kernels

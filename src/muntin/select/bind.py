@@ -7,13 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from muntin.errors import closest, did_you_mean
-from muntin.select.catalog import (
-    WINDOW_COLUMNS,
-    QueryInfo,
-    SummaryInfo,
-    WindowAsked,
-    trend_columns,
-)
+from muntin.select.catalog import WINDOW_COLUMNS, QueryInfo, SummaryInfo, WindowAsked, trend_columns
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item

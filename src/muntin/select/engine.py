@@ -132,11 +132,7 @@ class Engine:
         return Reading(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(
-        self,
-        reading: Reading,
-        *,
-        now: datetime | int | None = None,
-        wide: bool = False,
+        self, reading: Reading, *, now: datetime | int | None = None, wide: bool = False
     ) -> Result:
         """The rows of a statement whose FROM items were read; the ledger is not looked at."""
         plan = reading.plan
@@ -174,10 +170,7 @@ class Engine:
             raise problem_at(plan.text, place, message, remedy, "type")
 
     def _run(
-        self,
-        plan: CheckedStatement,
-        reads: tuple[_Read | None, ...],
-        moment: datetime | None,
+        self, plan: CheckedStatement, reads: tuple[_Read | None, ...], moment: datetime | None
     ) -> pa.Table:
         tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
@@ -261,9 +254,7 @@ class Engine:
         if loaded is None:
             loaded = seen[wanted] = moment.load(*wanted)
         table = self._tables.made(
-            (*wanted, shape_of(bound)),
-            loaded.token,
-            lambda: table_of(bound, loaded, info, names),
+            (*wanted, shape_of(bound)), loaded.token, lambda: table_of(bound, loaded, info, names)
         )
         said = bound.window is not None or closed is not None
         notes = loaded.notes if said else _only_open(loaded, bound.source)

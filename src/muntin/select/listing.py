@@ -7,13 +7,7 @@ import pyarrow as pa
 
 from muntin.errors import did_you_mean
 from muntin.select.bind import MATRIX, named, show_key, ways
-from muntin.select.catalog import (
-    TREND_OWN,
-    WINDOW_COLUMNS,
-    QueryInfo,
-    SummaryInfo,
-    trend_columns,
-)
+from muntin.select.catalog import TREND_OWN, WINDOW_COLUMNS, QueryInfo, SummaryInfo, trend_columns
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import in_select

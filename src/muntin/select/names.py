@@ -145,9 +145,7 @@ class _Resolution:
                     inner, "several columns cannot be one", "name them one after the other"
                 )
             column = Column(
-                self._named(node, index, written),
-                self.columns.pieces(inner, scope),
-                kind_of(inner),
+                self._named(node, index, written), self.columns.pieces(inner, scope), kind_of(inner)
             )
             if isinstance(projection, exp.Alias):
                 scope.given[column.name.lower()] = column.pieces

@@ -110,11 +110,7 @@ def _conditions(
 
 
 def filled(
-    slots: Slots,
-    constants: tuple[str, ...],
-    sql: str,
-    narrowing: Narrowing | None,
-    limits: Limits,
+    slots: Slots, constants: tuple[str, ...], sql: str, narrowing: Narrowing | None, limits: Limits
 ) -> tuple[SourceItem, str, Narrowing | None] | None:
     """The FROM item, the SQL and the conditions with other constants; None where the text has to
     be read.

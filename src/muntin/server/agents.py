@@ -162,9 +162,7 @@ class _Handed(Response):
     def __init__(self, manager: StreamableHTTPSessionManager, body: bytes) -> None:
         super().__init__()
         self._manager = manager
-        self._rest: list[Message] = [
-            {"type": "http.request", "body": body, "more_body": False},
-        ]
+        self._rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def again() -> Message:

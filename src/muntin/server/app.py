@@ -203,10 +203,7 @@ def page_routes(folder: Path, below: str) -> list[BaseRoute]:
     async def page(_: Request) -> Response:
         return FileResponse(folder / "index.html")
 
-    return [
-        Route("/", page),
-        Mount(below, StaticFiles(directory=folder, follow_symlink=False)),
-    ]
+    return [Route("/", page), Mount(below, StaticFiles(directory=folder, follow_symlink=False))]
 
 
 async def _panels(_: Request) -> Response:

@@ -57,11 +57,7 @@ class _EventClient:
     """One client: pulls from the protocol machine, a message at a time."""
 
     def __init__(
-        self,
-        hub: Hub,
-        connection: protocol.Connection,
-        request: Request,
-        send: Send,
+        self, hub: Hub, connection: protocol.Connection, request: Request, send: Send
     ) -> None:
         self.connection = connection
         self.client = client_of(request.client)

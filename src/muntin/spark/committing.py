@@ -143,13 +143,7 @@ def commit_batch(
 
 
 def _ingest(
-    pipeline: Pipeline,
-    url: str,
-    mode: Mode,
-    query: str,
-    run: str,
-    batch_id: int,
-    checkpoint: str,
+    pipeline: Pipeline, url: str, mode: Mode, query: str, run: str, batch_id: int, checkpoint: str
 ) -> Ingest:
     key = (url, json.dumps(pipeline.as_json(), sort_keys=True))
     opened = _open.pop(key, None)

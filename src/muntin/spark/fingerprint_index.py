@@ -34,12 +34,7 @@ from muntin.spark.index.files import (
     same_content,
     write_once,
 )
-from muntin.spark.index.manifest import (
-    PARTITIONS_MAX,
-    Manifest,
-    PartitionFile,
-    changed_meanwhile,
-)
+from muntin.spark.index.manifest import PARTITIONS_MAX, Manifest, PartitionFile, changed_meanwhile
 from muntin.spark.index.reader import (
     IndexReader,
     Revision,

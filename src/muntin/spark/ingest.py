@@ -373,12 +373,7 @@ class Ingest:
         """A sign of life, also in a long batch and where nothing comes."""
         if time.monotonic() - self._said_at < BEAT_SECONDS:
             return
-        said = {
-            **self._said,
-            "at": now_us(),
-            "webhook": self._alerts.said(),
-            **self._of_source(),
-        }
+        said = {**self._said, "at": now_us(), "webhook": self._alerts.said(), **self._of_source()}
         why = self._ended_by()
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import SourceError, needs
 from muntin.spark.failures import plainly, reason, worker_error
 from muntin.spark.java import check_java, recorded
-from muntin.spark.settings import (
-    READING,
-    on_one_machine,
-    said_outside,
-    settings_for,
-    worker_python,
-)
+from muntin.spark.settings import READING, on_one_machine, said_outside, settings_for, worker_python
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -159,10 +159,7 @@ class SinkStream(Running):
         self._closed = True
         try:
             ingest = Ingest(
-                self._pipeline,
-                self.ledger,
-                query_id=str(self.query.id),
-                run=str(self.query.runId),
+                self._pipeline, self.ledger, query_id=str(self.query.id), run=str(self.query.runId)
             )
         except MuntinError:  # it lies elsewhere, or another run writes to it
             return

@@ -42,14 +42,7 @@ from muntin.summaries.kernels.hyper_calm import (
     batch_ages,
     update_hyper_calm,
 )
-from muntin.summaries.named_pairs import (
-    LOW,
-    NamedPairs,
-    decode,
-    encode,
-    named_slots,
-    nbytes_of,
-)
+from muntin.summaries.named_pairs import LOW, NamedPairs, decode, encode, named_slots, nbytes_of
 from muntin.summaries.times import as_times, check_order
 
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]

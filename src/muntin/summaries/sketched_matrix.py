@@ -36,12 +36,7 @@ from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import SumType
 from muntin.summaries.vector_matrix.batches import EventColumns, decimals_as_floats
-from muntin.summaries.vector_matrix.gathered import (
-    GatheredSums,
-    check_whole,
-    no_rows,
-    read_whole,
-)
+from muntin.summaries.vector_matrix.gathered import GatheredSums, check_whole, no_rows, read_whole
 from muntin.summaries.vector_matrix.names import COUNT, find_key
 from muntin.summaries.weights import added, exact_sum
 

@@ -11,12 +11,7 @@ import numpy as np
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, absorb, coins_of
 from muntin.summaries.kernels.copying import append_lists, copy_to
-from muntin.summaries.kernels.sampling import (
-    gather_levels,
-    sample_blocks,
-    shift_of,
-    shift_of_merge,
-)
+from muntin.summaries.kernels.sampling import gather_levels, sample_blocks, shift_of, shift_of_merge
 from muntin.summaries.kernels.sorting import sort_keys
 from muntin.summaries.kernels.weighted_view import find_around, weighted
 

@@ -64,12 +64,7 @@ def prepared(text: str, given: Sequence[int]) -> Prepared:
     if parameters_of(words) > PARAMETERS_MAX:  # their numbers, of which one makes a list
         raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
     return Prepared(
-        text,
-        tuple(given),
-        types_of(text, given),
-        command_of(text),
-        copied(words),
-        cursor_of(words),
+        text, tuple(given), types_of(text, given), command_of(text), copied(words), cursor_of(words)
     )
 
 

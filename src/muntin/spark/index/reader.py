@@ -252,19 +252,13 @@ def _found(now: Revision, hashes: np.ndarray, ask: Ask) -> tuple[np.ndarray, np.
     if groups:
         present[where] = ask(now.names, groups)
         rates[where] = np.repeat(
-            [now.rates[partition] for partition, _ in groups],
-            [len(part) for _, part in groups],
+            [now.rates[partition] for partition, _ in groups], [len(part) for _, part in groups]
         )
     return present, rates
 
 
 def keep_present(
-    batches: Iterator[pa.RecordBatch],
-    *,
-    column: int,
-    folder: str,
-    now: Revision,
-    keep: bool,
+    batches: Iterator[pa.RecordBatch], *, column: int, folder: str, now: Revision, keep: bool
 ) -> Iterator[pa.RecordBatch]:
     """Rows whose key may be in the index, or (keep False) is surely not in it. Nulls are not."""
     for batch in batches:

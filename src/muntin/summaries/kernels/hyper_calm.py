@@ -20,12 +20,7 @@ from muntin.summaries.kernels import calm_space_saving as calm
 from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.calm_space_saving import FIRST, INTERVAL, LAST, WAYS
 from muntin.summaries.kernels.hashing import hash_u64
-from muntin.summaries.kernels.hyper_bloom import (
-    eighths,
-    forget_stale,
-    next_eighth,
-    visit_stamped,
-)
+from muntin.summaries.kernels.hyper_bloom import eighths, forget_stale, next_eighth, visit_stamped
 from muntin.summaries.kernels.lanes import find_lane, pick_lane
 from muntin.summaries.kernels.memory import prefetch
 
