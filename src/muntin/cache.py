@@ -33,7 +33,6 @@ class Cache(Generic[V]):
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> V | None:
-        """What is kept under a name."""
         with self._lock:
             entry = self._entries.pop(name, None)
             if entry is None:
@@ -58,7 +57,6 @@ class Cache(Generic[V]):
                 self._drop(first)
 
     def clear(self) -> None:
-        """Keep nothing of what there is."""
         with self._lock:
             for name in list(self._entries):
                 self._drop(name)

@@ -330,7 +330,6 @@ Follower = FloatingFollower | GridFollower
 
 
 def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
-    """The follower of a summary's windows, at its stored state."""
     kind = FloatingFollower if window.kind == "floating" else GridFollower
     return kind(layout, window, stored)
 

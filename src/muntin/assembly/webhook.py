@@ -69,7 +69,6 @@ class Webhook:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to send."""
         self._wake.set()
 
     def close(self, patiently: bool = False) -> None:

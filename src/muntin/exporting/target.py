@@ -75,6 +75,5 @@ def done(target: Target) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def about_of(schema: pa.Schema) -> str | None:
-    """`ABOUT` of rows."""
     said = (schema.metadata or {}).get(ABOUT.encode())
     return None if said is None else said.decode()

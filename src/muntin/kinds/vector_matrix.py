@@ -213,7 +213,6 @@ class VectorMatrixSpec(SegmentSpec):
         return {part: events for part, events in found.items() if events.any()}
 
     def fill(self, segment: Segment) -> dict[str, int]:
-        """Rows of each key."""
         found = {}
         for key in self.keys:
             table = segment.table(key)

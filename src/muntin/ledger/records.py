@@ -57,7 +57,6 @@ class Stored:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What `to_bytes` wrote."""
         return cls(*json.loads(data))
 
 

@@ -322,7 +322,6 @@ def _packed(meta: dict[str, Any]) -> bytes:
 
 
 def _counted(connection: Tables) -> dict[str, int]:
-    """Rows of each table."""
     return {
         table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
         for table in schema.TABLES

@@ -62,12 +62,10 @@ class Slices:
 
     @property
     def count(self) -> int:
-        """Events of all slices."""
         return int(self.events.sum())
 
     @property
     def late_count(self) -> int:
-        """Late events of all slices."""
         return int(self.late.sum())
 
     def between(self, start: int, end: int) -> Slices:

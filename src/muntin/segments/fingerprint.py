@@ -111,7 +111,6 @@ class Fingerprints(Algebra):
 
     @property
     def print_bits(self) -> int:
-        """Bits of a fingerprint."""
         return KEYS_LG_MAX + max(math.ceil(-math.log2(self.fpp)), 1)
 
     @cached_property

@@ -24,7 +24,6 @@ class Groups(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
         return len(self.bounds) - 1
 
 

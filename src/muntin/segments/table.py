@@ -54,7 +54,6 @@ class Table:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The key columns."""
         return self.keys.names
 
     @property
@@ -182,12 +181,10 @@ class Segment:
 
     @property
     def count(self) -> int:
-        """Events of all slices."""
         return int(self.events.sum())
 
     @property
     def rows(self) -> int:
-        """Rows of all tables."""
         return sum(len(table) for table in self.tables)
 
     @property

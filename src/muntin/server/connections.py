@@ -44,7 +44,6 @@ class Places:
 
     @property
     def full(self) -> bool:
-        """Are all taken?"""
         return len(self._addresses) >= self._most
 
     def take(self, who: Hashable, address: str) -> bool:
@@ -90,7 +89,6 @@ class Connections:
         return False
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """A connection has ended."""
         self._spare.pop(transport, None)
         self._places.leave(transport)
 

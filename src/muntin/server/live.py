@@ -93,7 +93,6 @@ class LiveClient:
         self.pump()
 
     def gone(self) -> None:
-        """The connection has ended."""
         self.carry_out(self.connection.lost())
         for task in self._tasks:
             task.cancel()
@@ -165,7 +164,6 @@ class Hub:
         self._places = Places(limits.clients_max, limits.clients_per_address_max)
 
     async def serve(self, websocket: WebSocket) -> None:
-        """The endpoint."""
         headers = websocket.headers
         secure = websocket.url.scheme == "wss"
         try:
@@ -268,7 +266,6 @@ class Hub:
                 client.carry_out(client.connection.rechecked(self.auth.still(grant)))
 
     def leave(self) -> None:
-        """Say goodbye to all."""
         for client in self._everybody():
             client.carry_out(client.connection.leave())
 

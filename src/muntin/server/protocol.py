@@ -119,7 +119,6 @@ class Connection:
     # what comes in
 
     def receive(self, text: str, now: float) -> list[Effect]:
-        """A text message from the client."""
         if self.closed:
             return []
         if not self._messages.spend(now):
@@ -148,13 +147,11 @@ class Connection:
         return [message]
 
     def granted(self, grant: Grant) -> None:
-        """The ticket was good."""
         if self.grant is None:
             self.grant = grant
             self._welcome(grant)
 
     def refused(self) -> list[Effect]:
-        """The ticket was not."""
         return self.leave(UNAUTHORISED, "the ticket is unknown, used or too old")
 
     def rechecked(self, grant: Grant | None) -> list[Effect]:
@@ -198,7 +195,6 @@ class Connection:
         )
 
     def failed(self, request: Subscribe | LiveCommand, problem: dict[str, Any]) -> list[Effect]:
-        """A request cannot be met."""
         if isinstance(request, LiveCommand):
             self._asking -= 1
         else:
@@ -209,7 +205,6 @@ class Connection:
         return self._answer({"type": "error", "id": request.id, **problem})
 
     def answered(self, command: LiveCommand, answer: dict[str, Any]) -> list[Effect]:
-        """What the pipeline did."""
         self._asking -= 1
         return self._answer(
             {"type": "done", "id": command.id, "action": command.action, "answer": answer}
@@ -299,7 +294,6 @@ class Connection:
         return [self.closed, *self._leave_all()]
 
     def lost(self) -> list[Effect]:
-        """The client has gone."""
         self.closed = self.closed or Close(1006, "")
         return self._leave_all()
 

@@ -39,8 +39,6 @@ Closing = tuple[Place, ClosedWindow]
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """One topic."""
-
     topic: Topic
     channel: Channel
     followed: str = ""

@@ -134,7 +134,6 @@ class Reader:
         return pipelines[name]
 
     def specs(self) -> dict[str, SummarySpec]:
-        """The spec of each summary."""
         return {n: s for p in self.pipelines().values() for n, s in p.summaries.items()}
 
     def pipeline_of(self, summary: str) -> str:

@@ -30,8 +30,6 @@ _NO_EVENTS = ('{"type":"welcome"', '{"type":"subscribed"')
 
 
 class Events:
-    """The route."""
-
     def __init__(self, http: Http, hub: Hub) -> None:
         self._http = http
         self._hub = hub

@@ -130,7 +130,6 @@ class StoredAnswer:
             yield await asyncio.to_thread(os.pread, number, PIECE_BYTES, at)
 
     def close(self) -> None:
-        """The file is gone."""
         if self._file is not None:
             self._file.close()
             self._file = None

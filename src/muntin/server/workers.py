@@ -74,7 +74,6 @@ class ForkServer:
                 self._control.sendall(END + NUMBER.pack(pid))
 
     def close(self) -> None:
-        """End all."""
         with self._lock:
             self._closed = True
             self._stop()
@@ -285,7 +284,6 @@ class Workers:
                 self._give_back(place)
 
     def close(self) -> None:
-        """End all of them."""
         self._closed = True
         if self._warming is not None:
             self._warming.cancel()

@@ -134,5 +134,4 @@ class GlobalReader(Reader):
         return summary
 
     def more_state(self) -> Mapping[str, Any]:
-        """The sites and what they cost."""
         return {"coordinator": self._status.pushed}

@@ -21,7 +21,6 @@ class Traffic:
     bytes: int = 0
 
     def count(self, message: Message, size: int, *, masked: bool) -> None:
-        """A message of `size` bytes."""
         self.messages += 1
         self.entries += entries_in(message)
         self.bytes += size + frame_bytes(size, masked=masked)

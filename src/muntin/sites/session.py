@@ -45,7 +45,6 @@ class SiteSession:
         self._socket.end(code, reason)
 
     async def end(self) -> None:
-        """The connection has ended."""
         self._writing.cancel()
         await asyncio.gather(self._writing, return_exceptions=True)
 

@@ -48,8 +48,6 @@ _NESTED = ("array", "map", "record", "error")
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a flat record."""
-
     name: str
     kind: int
     size: int
@@ -89,7 +87,6 @@ def avro_fields(given: str) -> tuple[AvroField, ...]:
 
 
 def arrow_schema(fields: tuple[AvroField, ...]) -> pa.Schema:
-    """Their columns."""
     return pa.schema([(field.name, field.type) for field in fields])
 
 

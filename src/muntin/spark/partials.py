@@ -63,8 +63,6 @@ class Plan:
 
 @dataclass(slots=True)
 class Tally:
-    """Events in, and what became of them."""
-
     read: int = 0
     rejected: int = 0
     newest: int | None = None

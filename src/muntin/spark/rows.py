@@ -60,8 +60,6 @@ def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
 
 
 def tasks_of(spark: SparkSession) -> Tasks:
-    """`Tasks` of a Spark session."""
-
     def run(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
         if not count:
             return []

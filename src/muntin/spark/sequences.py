@@ -173,7 +173,6 @@ class PipelineShards:
         )
 
     def accept(self, advanced: Advanced) -> None:
-        """The batch was committed."""
         self._shards.update(advanced.shards)
         self._back.difference_update(advanced.shards)
 

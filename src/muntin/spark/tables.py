@@ -71,7 +71,6 @@ def spark_table(table: pa.Table) -> pa.Table:
 
 
 def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
-    """Partials of a table in memory."""
     reader = arrow_of(data)
     columns = check_names(pipeline, reader.schema.names)
     fields = [reader.schema.field(column) for column in columns]

@@ -80,7 +80,6 @@ class HyperCalmParameters:
 
     @property
     def bloom_blocks(self) -> int:
-        """Blocks of the HyperBloom."""
         return self._split(self.memory)[0]
 
     @property
@@ -90,7 +89,6 @@ class HyperCalmParameters:
 
     @property
     def shape(self) -> CalmShape:
-        """The tables of pairs."""
         buckets = self._split(self.memory)[2]
         return CalmShape(buckets, self.queue_ways, self.k, COLUMNS, self.item_bytes, False)
 
@@ -133,7 +131,6 @@ class HyperCalmParameters:
         return [buckets * 16, buckets * WAYS, sized, sized, runs, runs]
 
     def make_recorder(self) -> Recorder:
-        """An empty recorder."""
         return Recorder(*(aligned_zeros(size, np.uint32) for size in self.recorder_sizes()))
 
     def _split(self, memory: int) -> tuple[int, int, int]:

@@ -101,12 +101,10 @@ class LevelStack:
 
     @property
     def height(self) -> int:
-        """Number of levels."""
         return len(self.offsets) - 1
 
     @property
     def retained(self) -> int:
-        """Items stored."""
         return int(self.offsets[-1] - self.offsets[0])
 
     @property
@@ -232,11 +230,9 @@ class LevelStack:
             self.coins[DRAWS:] = other.coins[DRAWS:]
 
     def items(self) -> np.ndarray:
-        """Keys, level by level."""
         return self.keys[self.offsets[0] :]
 
     def item_stamps(self) -> np.ndarray:
-        """Stamps of `items()`."""
         assert self.stamps is not None  # noqa: S101
         return self.stamps[self.offsets[0] :]
 

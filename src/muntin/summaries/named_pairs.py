@@ -83,7 +83,6 @@ class CalmShape:
         return 64 + 4 * queue_ways + (8 if with_losses else 4)
 
     def make(self) -> CalmTables:
-        """Empty tables."""
         return CalmTables(
             saving=aligned_zeros(self.buckets * 16, np.uint32),
             queue=aligned_zeros(self.buckets * self.queue_ways, np.uint32),
@@ -128,7 +127,6 @@ def check_store(k: int, promote: int, queue_ways: int, item_bytes: int) -> None:
 
 
 def nbytes_of(tables: CalmTables) -> int:
-    """Bytes of all tables."""
     return sum(part.nbytes for part in tables)
 
 

@@ -45,8 +45,6 @@ class Pane:
 
 @dataclass(eq=False)
 class PaneRing(Ring):
-    """See the module."""
-
     ring: list[Pane] = field(default_factory=list, init=False)
     edge: int = field(default=0, init=False)  # position of the window's oldest item
     end: int = field(default=0, init=False)  # that of the next item

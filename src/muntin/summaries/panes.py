@@ -100,7 +100,6 @@ class WindowEngine(ABC):
         return sum(stack.nbytes for stack in self.stacks())
 
     def all_keys(self) -> Iterator[np.ndarray]:
-        """The keys of each stack."""
         return (stack.items() for stack in self.stacks())
 
 

@@ -173,7 +173,6 @@ class ClientLink(asyncio.Protocol):
         await self.flush()
 
     async def ready(self) -> None:
-        """The client may ask."""
         await self.send(wire.ReadyForQuery(status=self.status))
 
     async def flush(self) -> None:

@@ -97,7 +97,6 @@ class PostgresSession:
             self._asking.cancel()
 
     async def leave(self) -> None:
-        """The server stops."""
         with contextlib.suppress(GoneError, PygwireError):
             await self._link.end(Refusal("57P01", "the server stops", "connect again later"))
         self._link.close()

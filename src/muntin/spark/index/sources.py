@@ -39,8 +39,6 @@ class _Columns:
 
 @dataclass
 class FrameSource(_Columns):
-    """A DataFrame."""
-
     df: DataFrame
 
     @property

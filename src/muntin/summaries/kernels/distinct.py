@@ -255,7 +255,6 @@ def estimate(counts, came, m, kept):
 
 @kernel()
 def estimate_registers(registers, kept):
-    """`estimate` of each."""
     counts = np.zeros(256, np.int64)
     for register in registers:
         counts[register] += 1

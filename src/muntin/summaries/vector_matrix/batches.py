@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Columns of events."""
-
     keys: Mapping[str, KeyValues]
     values: list[IndicatorValues]
     events: int
