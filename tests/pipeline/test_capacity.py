@@ -68,6 +68,27 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent(minutes):
     assert 0 < said.fold_seconds < 1
 
 
+@pytest.mark.parametrize("drivers", [100, 1_000, 100_000])
+def test_rollups_that_would_not_halve_their_rows_are_not_counted(drivers, monkeypatch):
+    monkeypatch.setattr("muntin.assembly.maintenance.ROWS_OF_LITTLE", 1_000)
+    rng = np.random.default_rng(4)
+    batches = []
+    for minute in range(22):
+        count = 60 * RATE
+        times = START + 60 * minute * SECOND + np.sort(rng.integers(0, 60 * SECOND, count))
+        columns = {name: np.zeros(count, np.int64) for name in ("area", "served", "fare")}
+        names = [f"d{n}" for n in rng.integers(0, drivers, count)]
+        time = pa.array(times, pa.timestamp("us", "UTC"))
+        batches.append([pa.table({"time": time, "driver": names, **columns})])
+    orders = {"keys": ["driver"], "indicators": ["fare"]}
+    asked = pipeline(rollups=["1 minute", "10 minutes"], summaries={"orders": orders}, queries={})
+    with run(asked, batches) as ingest:
+        made = [reach.length for reach in ingest.ledger.coverage("orders")]
+    said = capacity(asked, RATE, {"driver": drivers, "fare": 1}, 22 * 60 * SECOND)
+    assert [line.length_us for line in said.lines] == [asked.pane, *made]
+    assert len(made) == {100: 2, 1_000: 2, 100_000: 0}[drivers]
+
+
 def test_keys_beyond_those_that_are_drawn_count(monkeypatch):
     """Ten million events of a slice are not made to see how many of so many drivers they have."""
     summaries = {

@@ -15,7 +15,6 @@ from muntin.assembly import arriving, cutting, maintenance
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import rules
 from muntin.ledger.files import GARBAGE_AGE_US
-from muntin.ledger.records import Coverage
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
@@ -59,6 +58,56 @@ def test_rollups_hold_what_panes_hold_late_events_and_all():
         rolled = slices_of(ledger, "orders", MINUTE)
         assert rolled == slices_of(ledger, "orders", spec.pane, 0, sealed).at_length(MINUTE)
         assert rolled.late_count > 0
+
+
+@pytest.mark.parametrize("keys", [11, 12, 13, 24])
+def test_rollups_are_made_where_they_halve_the_rows(keys, monkeypatch):
+    """Each pane has four drivers, of `keys` that take turns through the six panes of a minute."""
+    monkeypatch.setattr(maintenance, "ROWS_OF_LITTLE", 3)
+    monkeypatch.setattr(maintenance.Maintenance, "_compact", lambda _: None)
+    batches = [
+        [events([(10 * pane, f"d{(4 * (pane % 6) + at) % keys}", 1, 1, 5) for at in range(4)])]
+        for pane in range(60)
+    ]
+    totals = {}
+    for retention in ({}, {"panes": "1 day", "rollups": "2 days"}):
+        with run(pipeline(rollups=["1 minute"], retention=retention), batches) as ingest:
+            covered = bool(ingest.ledger.coverage("orders"))
+            assert covered == (bool(retention) or keys <= 12)
+            totals[covered] = (
+                Session(ingest.ledger)
+                .sql("SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver")
+                .rows
+            )
+    assert len(set(map(str, totals.values()))) == 1
+
+
+def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatch):
+    monkeypatch.setattr(maintenance, "ROWS_OF_LITTLE", 3)
+    looked_at = []
+    sizes = maintenance._sizes
+    monkeypatch.setattr(
+        maintenance, "_sizes", lambda *given: looked_at.append(given[2]) or sizes(*given)
+    )
+    spec = pipeline(rollups=["1 minute"])
+
+    def batches():
+        for pane in range(120):  # no driver twice
+            yield [events([(10 * pane, f"d{pane}.{at}", 1, 1, 5) for at in range(3)])]
+        assert not ledger.coverage("orders")
+        assert len(looked_at) == 2  # the first minute has four panes, the second six; none has more
+        for pane in range(120, 140):
+            yield [events([(10 * pane, f"d{at}", 1, 1, 5) for at in range(4)])]
+
+    with run(spec, []) as ingest:
+        ledger = ingest.ledger
+        for number, rows in enumerate(batches()):
+            ingest.take(number, gather(rows))
+        (minutes,) = ledger.coverage("orders")
+        assert (minutes.length, minutes.start) == (MINUTE, 0)
+        rolled = slices_of(ledger, "orders", MINUTE)
+        panes = slices_of(ledger, "orders", spec.pane, 0, minutes.until)
+        assert rolled == panes.at_length(MINUTE)
 
 
 @pytest.mark.parametrize("retention", [{}, {"panes": "2 minutes", "rollups": "5 minutes"}])
@@ -352,8 +401,7 @@ def test_a_rollup_that_is_too_large_is_not_made_and_stops_nothing(monkeypatch, c
         [events([(at, f"{at}-{n:0200}", 1, 1, 1) for n in range(20)])] for at in range(0, 80, 10)
     ]
     with run(pipeline(rollups=["1 minute"]), batches) as ingest:
-        (before_all,) = ingest.ledger.coverage("orders")
-        assert before_all == Coverage(MINUTE, 0, START // MINUTE * MINUTE)
+        assert not ingest.ledger.coverage("orders")
         assert Session(ingest.ledger).sql("SELECT count FROM orders FOR ALL").rows == [[160]]
     assert len(caplog.messages) == 1
     assert "rollups of 1 minute are not made: 160 rows of vector_matrix take" in caplog.text

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from muntin.assembly.maintenance import halves
 from muntin.errors import BadArgument
 from muntin.kinds import FingerprintSpec, SegmentSpec
 from muntin.kinds.base import SummarySpec
@@ -87,6 +88,7 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
                 "of the file whose capacity you ask"
             )
         window = spec.window.length if spec.window else pipeline.pane
+        below = 0.0  # rows a microsecond, of what rollups are made of
         for length in (pipeline.pane, *pipeline.rungs):
             kept = (keep.panes if length == pipeline.pane else keep.rollups) or kept_us
             if length == pipeline.pane:
@@ -96,6 +98,10 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
             slices = round(kept // length * filled)
             many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
             made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
+            rows = grown * made.rows / (made.slices[-1] + 1) * filled / length
+            if keep.panes is None and not halves(below * length, rows * length):
+                continue
+            below = rows
             nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)
             alone, _, _, grown = _drawn(spec, expected / filled, keys, rng, 1)
             loose = min(LOOSE, slices) / max(slices, 1)

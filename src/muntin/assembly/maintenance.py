@@ -40,6 +40,7 @@ SMALLEST_TIER_BYTES = 1 << 14
 TIER_FACTOR = 8
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
+ROWS_OF_LITTLE = 4096  # to roll up so many costs next to nothing
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
@@ -68,6 +69,8 @@ class Maintenance:
         """Pieces of a summary and a length that are small only because they compress well."""
         self._compactor = ThreadPoolExecutor(1, thread_name_prefix="muntin-compaction")
         self._compacting: Future[None] | None = None
+        self._lean: dict[tuple[str, int], tuple[int, int]] = {}
+        """Rollups that do not pay yet -> up to where that was looked into, and by which slice."""
         self._batches = 0
         """That have come since it began to compact what is there."""
         self._closed = False
@@ -194,19 +197,19 @@ class Maintenance:
         for length in layout.rungs:
             with pieces_of(self._ledger, self._cache) as now:
                 span = _due(now, layout, length, sealed_until)
-                if span is None:
+                looked_at = self._lean.get((layout.name, length), (0, 0))[0]
+                if span is None or span[1] == looked_at:
                     continue
                 below = added_up(
                     [now.slices(layout, level, start, end).at_length(length)
                      for level, start, end in now.extent(layout).rollups.sources(length, *span)]
                 )  # fmt: skip
+                if not self._pay_off(now, layout, length, span[1], below):
+                    continue
             for start, end in chunks(below, *span, length):
                 with pieces_of(self._ledger, self._cache) as now:
                     sources = now.extent(layout).rollups.sources(length, start, end)
-                    sizes: dict[int, int] = {}
-                    for source in sources:
-                        for piece in now.overlapping(layout, *source):
-                            sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
+                    sizes = _sizes(now, layout, sources)
                     largest = max(sizes.values(), default=0)
                     if largest > TOGETHER_BYTES_MAX:
                         said = (
@@ -225,6 +228,36 @@ class Maintenance:
                         self._not_made(layout, length, str(too_large))
                         return
                 self._writer.roll_up(layout.name, length, start, end, made)
+
+    def _pay_off(self, now: Pieces, layout: Layout, length: int, until: int, below: Slices) -> bool:
+        """Whether rollups are there already, or would halve the rows of what they are made of.
+
+        Where most keys of a slice come once in it, rollups take as much room as the panes, and an
+        answer from them as long. The slice with the most events tells, once for all shards, and is
+        asked again when there is a busier one. Where panes are dropped, rollups are what is left.
+        """
+        covered = now.extent(layout).rollups.covered
+        if length in covered or self._pipeline.retention.panes is not None:
+            return True
+        if not len(below):
+            return False
+        busiest = int(below.starts[below.events.argmax()])
+        before = self._lean.get((layout.name, length))
+        if before is None or before[1] != busiest:
+            sources = now.extent(layout).rollups.sources(length, busiest, busiest + length)
+            shard, size = min(_sizes(now, layout, sources).items())
+            if size > TOGETHER_BYTES_MAX:
+                return True  # which says that they cannot be made
+            parts = [
+                (merge(found), length // level)
+                for level, first, last in sources
+                if (found := now.segments(layout, level, first, last, shard=shard))
+            ]
+            rows = sum(part.rows for part, _ in parts)
+            if halves(rows, merge([merge([part], n) for part, n in parts]).rows):
+                return True
+        self._lean[layout.name, length] = until, busiest
+        return False
 
     def _not_made(self, layout: Layout, length: int, why: str) -> None:
         """A rollup could not be stored: then panes stand, and answers are made of them."""
@@ -296,6 +329,11 @@ class Maintenance:
         return keep.panes if length == self._pipeline.pane else keep.rollups
 
 
+def halves(rows: float, rolled_up: float) -> bool:
+    """Whether it is worth it to roll rows up to so many."""
+    return rows <= ROWS_OF_LITTLE or 2 * rolled_up <= rows
+
+
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
     """What is to be rolled up next: after the rollups that are there, up to what is sealed."""
     reach = now.extent(layout).rollups.covered.get(length)
@@ -310,6 +348,15 @@ def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[i
         if level is None:
             start = -(-end // length) * length
     return (start, until) if start < until else None
+
+
+def _sizes(now: Pieces, layout: Layout, sources: Sequence[Run]) -> dict[int, int]:
+    """Bytes of the pieces that rollups are made of, as they are stored, of each shard."""
+    sizes: dict[int, int] = {}
+    for source in sources:
+        for piece in now.overlapping(layout, *source):
+            sizes[piece.shard] = sizes.get(piece.shard, 0) + piece.nbytes
+    return sizes
 
 
 def _tier(piece: Piece) -> int:
