@@ -88,6 +88,15 @@ def test_json_with_bad_lines(init):
     assert "delay" in found.summaries["d"].indicators
 
 
+def test_times_in_numbers_of_json_with_a_line_that_is_no_object(init):
+    lines = [
+        json.dumps({"ts": 1_709_251_200_000 + n, "d": "2024-03-01", "v": n}) for n in range(90)
+    ]
+    found, _ = init("d.json", "\n".join([*lines, "[1]"]))
+    assert (found.time.column, found.time.unit) == ("ts", "ms")
+    assert list(found.summaries["d"].indicators) == ["v"]
+
+
 def test_numbers_with_other_texts_among_them_are_no_keys(init):
     rows = [f"{t},EWR,{n % 7 - 2}" for n, t in enumerate(MINUTES)]
     rows[10] = f"{MINUTES[10]},EWR,n/a"

@@ -216,7 +216,6 @@ class StoredTypes:
         self._of[name] = _with(name, known, came.algebra, came.types)
 
     def _head(self, partial: Partial) -> bytes:
-        """The first bytes of what a batch brings."""
         payload = partial.payload
         if not isinstance(payload, Stored):
             return payload
@@ -248,7 +247,6 @@ def _whole_head(read: Callable[[int], bytes], head: bytes | None = None) -> byte
 
 
 def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _Known:
-    """What is known, with what another piece tells."""
     if known is None:
         return _Known(algebra, types, of_all=False)
     for column, kind in types.items():
@@ -271,7 +269,6 @@ def other_type(name: str, what: str) -> SourceError:
 
 
 def _known(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """All summaries that a stored spec tells of."""
     return {**spec.get(FORMER, {}), **spec["summaries"]}
 
 

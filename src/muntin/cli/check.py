@@ -84,7 +84,6 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _fetched(pipeline: Pipeline) -> Iterator[str]:
-    """What the first run takes from elsewhere."""
     from muntin.spark.connector import cache_folder, is_to_be_fetched
 
     if find_spec("pyspark") is not None and is_to_be_fetched(pipeline):
@@ -95,7 +94,6 @@ def _fetched(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
-    """What Spark finds wrong when it opens the source."""
     from muntin.spark.connector import with_connector
     from muntin.spark.session import session
     from muntin.spark.source import needed, stream_source

@@ -250,7 +250,9 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
     reader = f"read_{source.format}({text_literal(str(file))}, ignore_errors=true{more})"
     with duckdb.connect() as connection:
         found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)
-        return (as_spark_reads(found)[0] if source.format == "json" else found).to_arrow_table()
+        if source.format == "json":
+            return as_spark_reads(connection, found)[0]
+        return found.to_arrow_table()
 
 
 def _wrong_fields(pipeline: Pipeline, seen: Seen) -> Iterator[str]:

@@ -152,7 +152,6 @@ def _see_time(found: Found, sample: Sample) -> None:
 
 
 def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: int) -> None:
-    """Whether a column can be a key or an indicator, or why not."""
     rows = sample.table.num_rows
     if not distinct:
         found.left_out[name] = "no values"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -164,10 +165,9 @@ def _read(
     statement = f"SELECT * FROM {_READERS[form].format(how)} LIMIT {SAMPLE_ROWS // len(files)}"
     for each in files:
         found = connection.sql(statement, params=[str(each)])
-        if form == "json":
-            found, mixed = as_spark_reads(found)
-            sample.mixed.update(mixed)
-        parts.append(found.to_arrow_table())
+        read = (found.to_arrow_table(), ()) if form != "json" else as_spark_reads(connection, found)
+        parts.append(read[0])
+        sample.mixed.update(read[1])
         connection.register(f"part{len(parts)}", parts[-1])
         if how == _LOOSE and len(parts[-1]) > 1:
             raise SourceError(
@@ -191,17 +191,19 @@ def _read(
     return connection.sql("SUMMARIZE sample").fetchall(), kinds
 
 
-def as_spark_reads(found: Any) -> tuple[Any, list[str]]:
-    """DuckDB's relation of JSON, where lines that are no objects have no columns, and values of
-    several types are text without quotes; and which columns these are."""
-    if found.columns == ["json"] and found.types[0] == "JSON":
-        objects = found.project("CASE json_type(json) WHEN 'OBJECT' THEN json END AS json")
-        shape = objects.aggregate("json_group_structure(json)").fetchall()[0][0]
-        if shape.startswith("{"):
-            found = objects.project(f"unnest(from_json(json, {text_literal(shape)}))")
-    mixed = [n for n, kind in zip(found.columns, found.types, strict=True) if kind == "JSON"]
-    texts = ", ".join(f"{quoted(name)}->>'$' AS {quoted(name)}" for name in mixed)
-    return found.project(f"* REPLACE ({texts})") if mixed else found, mixed
+def as_spark_reads(connection: Any, found: Any) -> tuple[pa.Table, list[str]]:
+    """JSON where lines that are no objects have no columns, and values of several types are text
+    without quotes; and which columns these are."""
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        if found.columns == ["json"] and found.types[0] == "JSON":
+            objects = found.project("CASE json_type(json) WHEN 'OBJECT' THEN json ELSE '{}' END")
+            file.writelines(f"{text}\n" for (text,) in objects.fetchall())
+            file.flush()
+            statement = "SELECT * FROM read_json($1, format='unstructured')"
+            found = connection.sql(statement, params=[file.name])
+        mixed = [n for n, kind in zip(found.columns, found.types, strict=True) if kind == "JSON"]
+        texts = ", ".join(f"{quoted(name)}->>'$' AS {quoted(name)}" for name in mixed)
+        return (found.project(f"* REPLACE ({texts})") if mixed else found).to_arrow_table(), mixed
 
 
 def _is_header(sample: Sample) -> bool:

@@ -31,8 +31,7 @@ def refused_values(
     """Text that is not UTF-8; whole numbers beyond int64; times beyond int64 microseconds; dates
     beyond int32 days.
 
-    `floats` are those columns whose numbers become floats, and so may be of any size; `texts`
-    those that may hold text instead.
+    `floats` become floats, and so may be of any size; `texts` may hold text instead.
     """
     for name in columns:
         mask, problem = _refused(batch.column(name), name in floats)
