@@ -209,16 +209,16 @@ def test_long_names_and_keys_that_are_null_or_empty(page, ledger, width):
     )
     feeder = Feeder(ledger, spec)
     for start in range(0, 300, 10):
-        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (KEY, None, "null", "")])
+        feeder.rows([(start, driver, LARGE, 1, LARGE) for driver in (KEY, None, "null", "", " ")])
     with Server(ledger, port=0) as server:
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(server.url)
-        wait(page, "document.querySelectorAll('#panels .bars tr').length == 9")
+        wait(page, "document.querySelectorAll('#panels .bars tr').length == 11")
         page.select_option("section:has-text('Top of areas') select >> nth=1", "fare")
-        page.wait_for_selector(f"#panels td:text-is('{120 * LARGE:,}')")  # to its last digit
-        wait(page, "document.querySelectorAll('#trends polyline').length == 4")
+        page.wait_for_selector(f"#panels td:text-is('{150 * LARGE:,}')")  # to its last digit
+        wait(page, "document.querySelectorAll('#trends polyline').length == 5")
         keys = page.locator("#trends .keys")
-        drivers = ["(none)", '""', KEY, "null"]
+        drivers = ["(none)", '""', '" "', KEY, "null"]
         assert sorted(keys.locator("span").all_text_contents()) == sorted(drivers)
         room = keys.bounding_box()
         for drawn in keys.locator("span").all():  # none is pushed out by a long one

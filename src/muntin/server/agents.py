@@ -94,8 +94,7 @@ class Agents:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request: through auth, and its body whole, before anything is made of it."""
         request = Request(scope, receive)
-        ask = self._http.guarded(self._through)
-        response = await ask(request)
+        response = await self._http.guarded(self._through)(request)
         await response(scope, receive, send)
 
     async def _through(self, request: Request, _: Any) -> Response:
@@ -172,7 +171,6 @@ class _Handed(Response):
 
 
 def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool. Raises BadArgument."""
     schema = TOOLS[name][1]
     for key, value in given.items():
         about = schema["properties"].get(key)

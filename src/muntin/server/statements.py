@@ -343,7 +343,6 @@ class Statements:
             job.answer.set_result(answer)
 
     def _unwanted(self, job: _Job, client: Hashable, *, ends: bool) -> None:
-        """One who waited has gone."""
         if job.answer.done():
             if not job.answer.cancelled() and job.answer.exception() is None:
                 self.release(job.answer.result(), client)

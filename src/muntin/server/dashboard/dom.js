@@ -88,9 +88,9 @@ export const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 // The parts of a joined item, which its bytes keep apart by U+001F.
 const apart = (text) => String(text).replaceAll("\x1f", " · ");
 
-// The keys of a row; a key may be null, or an empty text, or run from right to left: what stands beside it
+// The keys of a row; a key may be null, or nothing that is seen, or run from right to left: what stands beside it
 // stays in its order.
-export const named = (keys) => keys.map((key) => key === "" ? '""' : key == null ? "(none)"
+export const named = (keys) => keys.map((key) => key == null ? "(none)" : !/[^\s\p{C}]|\x1f/u.test(key) ? JSON.stringify(key)
   : /[^\0-\x7f]/.test(key) ? `\u2068${apart(key)}\u2069` : apart(key)).join(", ");
 
 // Columns that name a row, also where they are numbers.

@@ -9,22 +9,9 @@ from dataclasses import dataclass
 from muntin.server.postgres.settings import named, setting_of
 from muntin.server.postgres.text import Edit, Word, Words, words_of
 
-_TAGS = {
-    "SET": "SET",
-    "RESET": "RESET",
-    "BEGIN": "BEGIN",
-    "START": "BEGIN",
-    "COMMIT": "COMMIT",
-    "END": "COMMIT",
-    "ROLLBACK": "ROLLBACK",
-    "ABORT": "ROLLBACK",
-    "SAVEPOINT": "SAVEPOINT",
-    "RELEASE": "RELEASE",
-    "DISCARD": "DISCARD",
-    "DEALLOCATE": "DEALLOCATE",
-    "UNLISTEN": "UNLISTEN",
-    "CLOSE": "CLOSE CURSOR",
-}
+_TAGS = {"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK", "CLOSE": "CLOSE CURSOR"}
+_TAGS |= {tag: tag for tag in ("SET", "RESET", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT",
+                               "RELEASE", "DISCARD", "DEALLOCATE", "UNLISTEN")}  # fmt: skip
 
 _WRITES = frozenset(
     ("INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT",

@@ -85,6 +85,9 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
             return _list(value, form, _ELEMENTS[oid], number)
         if value is None:
             return f"CAST(NULL AS {_SQL[oid]})" if oid in _SQL else "NULL"
+        if oid == 17:
+            said = "there are no bytes in SELECT"
+            raise SelectError(said, code="not_allowed", remedy="send text")
         return _in_binary(value, oid) if form == BINARY else _in_text(value.decode(), oid)
     except UnicodeDecodeError:
         raise SelectError(f"parameter ${number} is not UTF-8", code="value") from None
@@ -278,20 +281,16 @@ def _in_text(text: str, oid: int) -> str:
     if oid in (1082, 1114, 1184):
         return _instant(text, oid)
     if oid == 1083:
-        return _time_of_day(time.fromisoformat(text.strip()).replace(tzinfo=None))
+        return f"TIME '{time.fromisoformat(text.strip()).replace(tzinfo=None)}'"
     if oid == 1186:
         parts = _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
         return f"INTERVAL {text_literal(parts)}"
-    if oid == 17:
-        raise _no_bytes()
     return text_literal(text)
 
 
 def _in_binary(value: bytes, oid: int) -> str:
     if oid in _TEXTS:
         return text_literal(value.decode())
-    if oid == 17:
-        raise _no_bytes()
     if oid == 1700:
         return _binary_numeric(value)
     if oid not in _FORMATS:
@@ -313,7 +312,7 @@ def _in_binary(value: bytes, oid: int) -> str:
             raise SelectError("a month is not a length", code="value", remedy="give days")
         return f"INTERVAL '{days} days {found} microseconds'"
     if oid == 1083 and 0 <= found < 86_400 * US_PER_SECOND:
-        return _time_of_day((_EPOCH + timedelta(microseconds=found)).time())
+        return f"TIME '{(_EPOCH + timedelta(microseconds=found)).time()}'"
     if oid in (16, 1083):
         raise ValueError(value)
     unit = "days" if oid == 1082 else "microseconds"
@@ -348,10 +347,6 @@ def _time_literal(at: datetime, oid: int) -> str:
     return f"DATE '{at.date()}'" if oid == 1082 else f"TIMESTAMP '{at}'"
 
 
-def _time_of_day(at: time) -> str:
-    return f"TIME '{at.isoformat()}'"
-
-
 def _number(text: str) -> str:
     return f"({text})" if text.startswith("-") else text
 
@@ -366,7 +361,3 @@ def _decimal(value: Decimal) -> str:
     if not value.is_finite() or abs(value.adjusted()) > 38:
         raise ValueError(value)
     return _number(f"{value:f}")
-
-
-def _no_bytes() -> SelectError:
-    return SelectError("there are no bytes in SELECT", code="not_allowed", remedy="send text")

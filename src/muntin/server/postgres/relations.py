@@ -164,11 +164,9 @@ def _named(
             continue
         after = words[number + 1] if number + 1 < len(words) else None
         has_alias = after is not None and (
-            after.is_word("AS") or (after.is_name and after.value not in _AFTER_ITEM)
+            after.is_word("AS", "FOR") or (after.is_name and after.value not in _AFTER_ITEM)
         )
         alias = "" if has_alias else " AS " + word.text
-        if after is not None and after.is_word("FOR"):
-            alias = ""
         yield Edit(word.start, word.end, relation.ask + alias)
 
 

@@ -7,33 +7,17 @@ from muntin.server.problems import problem
 
 ERROR, FATAL = "ERROR", "FATAL"
 _STATES = {
-    "syntax": "42601",
-    "unterminated": "42601",
-    "character": "42601",
-    "statement": "0A000",
-    "unknown_name": "42P01",
-    "from_item": "42P01",
-    "unknown_column": "42703",
-    "unknown_function": "42883",
-    "ambiguous": "42702",
-    "not_allowed": "0A000",
-    "type": "42804",
-    "group_by": "42803",
-    "sums": "42803",
-    "value": "22023",
-    "overflow": "22003",
-    "refused": "22023",
-    "window": "22023",
-    "no_window": "02000",
-    "dropped": "02000",
-    "timeout": "57014",
-    "limit": "54000",
-    "too_large": "54000",
-    "busy": "53300",
-    "ledger": "58030",
-    "load": "58030",
-    "standing": "38000",
-}
+    code: state
+    for state, codes in (
+        ("42601", "syntax unterminated character"), ("0A000", "statement not_allowed"),
+        ("42P01", "unknown_name from_item"), ("42703", "unknown_column"),
+        ("42883", "unknown_function"), ("42702", "ambiguous"), ("42804", "type"),
+        ("42803", "group_by sums"), ("22023", "value refused window"), ("22003", "overflow"),
+        ("02000", "no_window dropped"), ("57014", "timeout"), ("54000", "limit too_large"),
+        ("53300", "busy"), ("58030", "ledger load"), ("38000", "standing"),
+    )
+    for code in codes.split()
+}  # fmt: skip
 
 
 class Refusal(Exception):  # noqa: N818 (it is sent to the client)

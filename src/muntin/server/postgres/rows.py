@@ -165,7 +165,6 @@ def _fixed(column: pa.Array, values: np.ndarray) -> _Fields:
 
 
 def _varied(column: pa.Array) -> _Fields:
-    """Of a column of bytes."""
     _, ends, data = column.buffers()
     offsets = buffer_numbers(ends, np.int32, len(column) + 1, 4 * column.offset)
     lengths = np.diff(offsets).astype(np.int64)

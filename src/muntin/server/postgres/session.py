@@ -149,7 +149,11 @@ class PostgresSession:
         except Exception as error:
             if not isinstance(error, MuntinError | Refusal):
                 _LOG.exception("a message failed: %s", type(message).__name__)
-            await self._failed(error)
+            if self._link.status == TransactionStatus.IN_TRANSACTION:
+                self._link.status = TransactionStatus.ERROR_TRANSACTION
+            if isinstance(error, Refusal) and error.fatal:
+                raise
+            await self._link.send(wire.ErrorResponse(fields=error_fields(error)))
             if isinstance(message, wire.Query):
                 await self._link.ready()
             else:
@@ -176,25 +180,33 @@ class PostgresSession:
         await self._link.ready()
 
     async def _one(self, text: str) -> None:
-        said = prepared(text, ())
+        portal = prepared(text, ()).bound((), ())
+        try:
+            await self._done(portal, 0, told=False)
+        finally:
+            if portal.prepared.cursor is None:
+                self._release(portal)
+
+    async def _done(self, portal: Portal, most: int, *, told: bool) -> None:
+        """What a portal's statement asks for; `told`: Describe is for its client to send."""
+        said = portal.prepared
         if said.command is not None:
             self._obey(said.command)
             return
-        portal = said.bound((), ())
         if said.cursor is not None:
-            if not said.cursor.select:
+            if not told and not said.cursor.select:
                 self._link.put(row_description(self._prepared.cursor(said.cursor.name).head, ()))
             await self._with_cursor(portal, said.cursor)
             return
-        try:
-            await self._answered(portal)
-            if said.copy:
-                await self._copy(portal)
-                return
+        await self._answered(portal)
+        if said.copy:
+            await self._copy(portal)
+            return
+        if not told:
             self._link.put(row_description(portal.head, ()))
-            await self._rows(portal, 0)
-        finally:
-            self._release(portal)
+        elif not portal.described:
+            check_described(portal)
+        await self._rows(portal, most)
 
     async def _with_cursor(self, portal: Portal, cursor: Cursor) -> None:
         """DECLARE, whose portal it is, or FETCH in the portal's formats."""
@@ -283,19 +295,7 @@ class PostgresSession:
         if not portal.prepared.text:
             self._link.put(wire.EmptyQueryResponse())
             return
-        if portal.prepared.command is not None:
-            self._obey(portal.prepared.command)
-            return
-        if portal.prepared.cursor is not None:
-            await self._with_cursor(portal, portal.prepared.cursor)
-            return
-        await self._answered(portal)
-        if portal.prepared.copy:
-            await self._copy(portal)
-            return
-        if not portal.described:
-            check_described(portal)
-        await self._rows(portal, min(message.max_rows, (1 << 31) - 1))
+        await self._done(portal, min(message.max_rows, (1 << 31) - 1), told=True)
 
     def _close(self, message: Any) -> None:
         if message.kind == "S":
@@ -400,12 +400,3 @@ class PostgresSession:
         for name, portal in [*self._prepared.portals.items()]:
             if not portal.held:
                 self._release(self._prepared.portals.pop(name))
-
-    # bytes
-
-    async def _failed(self, error: BaseException) -> None:
-        if self._link.status == TransactionStatus.IN_TRANSACTION:
-            self._link.status = TransactionStatus.ERROR_TRANSACTION
-        if isinstance(error, Refusal) and error.fatal:
-            raise error
-        await self._link.send(wire.ErrorResponse(fields=error_fields(error)))

@@ -337,9 +337,7 @@ def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
     LIMIT $1::INTEGER, and a window clause takes no cast."""
     bare = _OF_TYPE.sub("", literal)
     in_window = words[at - 1].is_word("FOR", "TO", "LAST")
-    if in_window:
-        literal = bare
-    alone = Edit(words[at].start, words[at].end, literal)
+    alone = Edit(words[at].start, words[at].end, bare if in_window else literal)
     if at + 2 >= len(words) or words[at + 1].text != "::":
         return alone
     kind = words[at + 2].value
