@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,9 @@ from muntin.ledger.files import PayloadFolder
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
 from muntin.segments import decode
+from muntin.segments.building import build
 from muntin.segments.shards import hash_range
+from muntin.segments.sums import Sums
 from muntin.session import Session
 from muntin.spark import runs
 from tests.pipeline.support import content, run
@@ -194,6 +198,17 @@ def test_what_is_too_large_together_is_not_merged(monkeypatch: pytest.MonkeyPatc
         assert len(ingest.ledger.pieces("rows", ingest.pipeline.pane)) == 3
         one, other = (Session(each.ledger).sql(ASKED[0]) for each in (ingest, whole))
         assert _rows(one) == _rows(other)
+
+
+def test_equal_rows_of_millions_of_panes_are_read_again() -> None:
+    """They take no bytes, and of so few bytes no more than some panes at once are believed."""
+    panes, keys = 2_000_000, {"k": pa.array(np.zeros(2_000_000, np.int64))}
+    ones = pa.array(np.ones(panes, np.int64))
+    made = build(Sums((("x", "int64"),)), np.arange(panes), [ones], [("k",)], keys)
+    cutter = runs.Runs(cutting.Cutting("s", 2))
+    cutter.add(made)
+    cutter._cut()
+    assert sum(decode(payload).rows for _, _, payload in cutter._sections) == panes
 
 
 def test_shards_must_be_a_power_of_two() -> None:

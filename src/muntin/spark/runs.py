@@ -21,7 +21,7 @@ from muntin.ledger.files import PayloadFolder
 from muntin.ledger.records import Partial, Stored
 from muntin.ledger.slices import Slices
 from muntin.segments.building import merge
-from muntin.segments.codec import decode, encode
+from muntin.segments.codec import cut, decode, encode
 from muntin.segments.shards import split
 from muntin.segments.table import Segment
 from muntin.spark.rows import PARTIAL, PIECE, RUN, Row, Tasks
@@ -74,7 +74,8 @@ class Runs:
 
     def _cut(self) -> None:
         for segment in self._parts:
-            for part in split(segment, self._cutting.shards):
+            shards = split(segment, self._cutting.shards)
+            for part in (part for shard in shards for part in cut(shard)):
                 payload = encode(part)
                 self._sections.append((part.shard, part.count, payload))
                 self._nbytes += len(payload)
@@ -139,7 +140,6 @@ def merged(plan: Plan, rows: Sequence[Row], tasks: Tasks) -> Sequence[Row]:
 def _merged(
     cutting: Cutting, covered: Covered, pane: int, sections: Sequence[_Section]
 ) -> Iterator[Row]:
-    """What the task of one shard does."""
     folder = _folder(cutting)
     whole = merge([_decoded(folder, section) for section in sections])
     for partial in partials_of_segment(cutting, pane, covered, whole):
