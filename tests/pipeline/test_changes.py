@@ -130,6 +130,36 @@ def test_rollups_that_come_back_are_made_anew_where_their_deletion_was_interrupt
     assert said(ledger, "SELECT count FROM m FOR ALL") == ([[63]], True, [])
 
 
+@pytest.mark.parametrize("before", [["1 minute"], []])
+def test_what_rollups_hold_that_came_later_is_all_where_they_begin_with_it(before):
+    """FOR ALL is whole where rollups went and came back, not where retention came before them."""
+    ledger, kept = temporary(), {"retention": {"panes": "2 minutes"}}
+    windows, ever = {"m": MATRIX | {"window": WINDOW}}, {"ever": "SELECT count FROM m FOR ALL"}
+    minutes = [range(at, at + 60, 5) for at in range(0, 900, 60)]
+    fed(ledger, windows, minutes[:10], 0, rollups=before, **({} if before else kept))
+    fed(ledger, windows, [], 10, rollups=[], **({} if before else kept))
+    fed(ledger, windows, minutes[10:], 10, rollups=["1 minute"], queries=ever, **kept)
+    fed(ledger, windows, [[700, 701]], 15, rollups=["1 minute"], queries=ever, **kept)
+    found = Session(ledger).sql("SELECT count FROM trend(ever) FOR LAST '1 minute'")
+    less = "what this trend reads begins later" in found.to_text()
+    assert (found.rows[-1] == [178], less) == (bool(before), not before)
+
+
+@pytest.mark.parametrize(
+    "kept", [{"rollups": []}, {"retention": {"panes": "1 day", "rollups": "2 days"}}]
+)
+def test_what_retention_has_not_reached_yet_is_whole(kept):
+    ledger = temporary()
+    spec = {"retention": {"panes": "1 day"}, "rollups": ["1 minute"]} | kept
+    spec |= {"queries": {"ever": "SELECT count FROM m FOR ALL"}}
+    minutes = [range(at, at + 60, 5) for at in range(0, 900, 60)]
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [*minutes, [700, 701]], 0, **spec)
+    found = Session(ledger).sql("SELECT count FROM trend(ever) FOR LAST '1 minute'")
+    assert (found.rows[-1], found.exact) == ([178], True)
+    fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[86_400 * 2]], 16, **spec)
+    assert (ledger.horizon("m", 10 * SECOND) or 0) > START
+
+
 def test_rollups_of_a_time_without_events_are_not_taken_out_from_under_longer_ones():
     """The longer ones could not be made: the pipeline would end at its next batch."""
     ledger = temporary()

@@ -8,6 +8,7 @@ from muntin.ledger import schema
 from muntin.ledger.records import REJECTED_KEPT_MAX, Batch, Made, Payload, Piece, Rejected, Stored
 from muntin.ledger.rollups import Rollups, check_made, check_received, check_sums
 from muntin.ledger.rules import (
+    INT64_MAX,
     ROLE_SUMMARY,
     check_query,
     check_sequence,
@@ -204,14 +205,15 @@ def roll_up(
 
 def drop(connection: Tables, summary: int, pane_us: int, length: int, before: int) -> int | None:
     """Move the horizon of a length; the caller deletes the pieces that end by what is returned."""
-    (last,) = connection.execute(
-        "SELECT max(until) FROM pieces WHERE summary = ? AND length = ?", (summary, length)
+    first, last = connection.execute(
+        "SELECT min(start), coalesce(max(until), 0) FROM pieces WHERE summary = ? AND length = ?",
+        (summary, length),
     ).fetchone()
     rollups = load_rollups(connection, summary, pane_us)
-    if last is None and length not in rollups.covered:
-        return None
     known = rollups.dropped.get(length), rollups.covered.get(length)
-    cut = rollups.cut(length, before, 0 if last is None else last)
+    cut = rollups.cut(length, before, last)
+    if (first is None or first >= cut) and (before < INT64_MAX or length not in rollups.covered):
+        return None  # nothing goes: all that ever came is there
     rollups.drop(length, cut)
     if known == (rollups.dropped[length], rollups.covered.get(length)):
         return cut  # each batch asks: where nothing moves, nothing is written

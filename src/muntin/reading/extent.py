@@ -58,18 +58,15 @@ class Extent:
         for reach in view.coverage(layout.name):
             if reach.length in layout.rungs:
                 self.rollups.covered[reach.length] = (reach.start, reach.until)
-        for length in (layout.pane, *self.rollups.covered):
-            horizon = view.horizon(layout.name, length)
-            if horizon is not None:
-                self.rollups.dropped[length] = horizon
-        self.dropped = self.rollups.dropped.get(layout.pane)
+        self.dropped = view.horizon(layout.name, layout.pane)
+        if self.dropped is not None:
+            self.rollups.dropped[layout.pane] = self.dropped
         self.bounds = self._bounds(view, layout)
 
     @property
     def entire(self) -> bool:
-        """Nothing is gone: rollups that were never dropped hold what panes were."""
-        gone = self.rollups.dropped
-        return self.dropped is None or any(length not in gone for length in self.rollups.covered)
+        """Nothing is gone: rollups hold what panes were, of all time."""
+        return self.dropped is None or any(not start for start, _ in self.rollups.covered.values())
 
     def reach(self, start: int, end: int) -> Reach:
         """The whole slices of [start, end), multiples of the pane.
