@@ -1,14 +1,16 @@
 """Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
 
-    python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi] [--pane hour|minute]
-        [--repeats 3] [--only text] [--sketches] [--rollups] [--stream] [--keep | --check]
+    python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi|views]
+        [--pane hour|minute] [--repeats 3] [--only text] [--sketches] [--panes-alone] [--stream]
+        [--keep | --check]
 
 From Parquet, `local[2]`, each kind with and without `by`: `muntin.summarize` into an SQLite ledger,
 and Spark's group-by of the same panes and keys, written as Parquet: `answers` as they are asked
 (sums, approx_percentile, approx_count_distinct, counts), and `--sketches` that could be merged,
 where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
-the bytes of both, and the peaks of memory. `--rollups`: with the ladder of rollups, too.
+the bytes of both, and the peaks of memory. Ledgers have rollups, as they have by default;
+`--panes-alone`: also without.
 `--stream`: the same file as a stream, `once`, against `summarize`, and a stream of Spark's over it
 that does nothing. `--keep`: as a table of
 benchmarks/results/. `--check`: fail where a ratio fell below what is kept there.
@@ -26,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -64,6 +67,35 @@ def taxi_orders(rows: int) -> Data:
     table = pa.Table.from_batches([orders(rows, per_second=rows / 36_000)])
     keys = [list(key) if isinstance(key, tuple) else key for key in KEYS]
     return Data(table, keys, list(INDICATORS), "fare", item="driver", by="area", few="car_class")
+
+
+def page_views(rows: int) -> Data:
+    """A week of 400,000 users, of whom some come much more often than others: most come once in
+    the hour, so that there are nearly as many groups as rows."""
+    rng = np.random.default_rng(1)
+    week, users, pages = 7 * 86_400_000_000, 400_000, 50_000
+    user = rng.permutation(users)[(users * rng.random(rows) ** 2).astype(np.int64)]
+    table = pa.table(
+        {
+            "time": pa.array(
+                1_793_491_200_000_000 + np.sort(rng.integers(0, week, rows)),
+                pa.timestamp("us", "UTC"),
+            ),
+            "user": user,
+            "page": np.char.add("/p/", (rng.zipf(1.5, rows) % pages).astype(str)),
+            "country": np.char.add("C", rng.integers(0, 60, rows).astype(str)),
+            "ms": pa.array(
+                rng.lognormal(5, 1, rows).astype(np.int64), mask=rng.random(rows) < 0.02
+            ),
+            "sent": rng.integers(500, 90_000, rows),
+        }
+    )
+    keys = ["country", "user", ["country", "page"]]
+    names = {"item": "page", "by": "user", "few": "country"}
+    return Data(table, keys, ["ms", "sent"], "ms", **names)
+
+
+STREAMS = {"flights": flights_of_years, "taxi": taxi_orders, "views": page_views}
 
 
 class Case:
@@ -226,11 +258,11 @@ def ratio(of: Sequence[float], to: Sequence[float]) -> str:
 
 def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
     """A line for each way: seconds in turn, processor time, bytes and memory; its row of `kept`."""
-    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, False)}
-    if options.rollups:
-        runs["with rollups"] = lambda: bench.muntin(case, True)
+    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, True)}
+    if options.panes_alone:
+        runs["panes alone"] = lambda: bench.muntin(case, False)
     if options.stream:
-        runs |= {"stream": lambda: bench.stream(case, False), NOTHING: bench.nothing}
+        runs |= {"stream": lambda: bench.stream(case, True), NOTHING: bench.nothing}
     else:
         runs |= {
             name: (lambda text=text: bench.by_spark(text))
@@ -290,21 +322,19 @@ def table_of(options: Any, rows: list[list[Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=3_000_000)
-    parser.add_argument("--data", choices=("flights", "taxi"), default="flights")
+    parser.add_argument("--data", choices=[*STREAMS], default="flights")
     parser.add_argument("--pane", choices=("hour", "minute"), default="hour")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--sketches", action="store_true", help="Spark's sketches, too")
-    parser.add_argument("--rollups", action="store_true")
+    parser.add_argument("--panes-alone", action="store_true", help="without rollups, too")
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--heap", default="4g", help="Java's memory")
     parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")
     parser.add_argument("--check", action="store_true", help="compare with benchmarks/results/")
     options = parser.parse_args()
     warnings.filterwarnings("error", ".*were rejected")  # such rows cost ours less
-    data = (
-        flights_of_years(options.rows) if options.data == "flights" else taxi_orders(options.rows)
-    )
+    data = STREAMS[options.data](options.rows)
     with tempfile.TemporaryDirectory() as folder:
         settings = {"spark.driver.memory": options.heap}
         bench = Bench(data, options.pane, Path(folder), settings)
