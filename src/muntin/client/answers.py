@@ -134,7 +134,6 @@ def update_of(message: Mapping[str, Any]) -> Update:
 
 
 def _table(given: Mapping[str, Any]) -> pa.Table:
-    """Rows that came as JSON, in the types that they had."""
     names = given["columns"]
     columns = list(zip(*given["rows"], strict=True)) or [()] * len(names)
     arrays = [typed_column(*each) for each in zip(columns, given["types"], strict=True)]

@@ -110,7 +110,6 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         self.close()
 
     def _open(self) -> ClientConnection:
-        """Connect, and wait for the server to agree."""
         from websockets.sync.client import connect as open_socket
 
         self._leave.close()
@@ -143,7 +142,6 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         return socket
 
     def _hear(self, text: str | bytes) -> tuple[str, Update | None]:
-        """The type of a message, and the update that it is."""
         with understood(self._address):
             message = json.loads(text)
             kind = message["type"]

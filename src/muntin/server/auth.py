@@ -199,7 +199,6 @@ def _host_name(host: str) -> str:
 
 
 def _given_host(text: str) -> str:
-    """A name that this server was started with."""
     name = _host_name(text) or _host_name(f"[{text}]")
     if not name:
         raise BadArgument(f"host name {text[:80]!r} is none: write for example ops.example")
@@ -207,7 +206,6 @@ def _given_host(text: str) -> str:
 
 
 def _given(text: str) -> str:
-    """An origin that this server was started with."""
     origin = _origin(text)
     if origin is None:
         raise BadArgument(

@@ -314,7 +314,6 @@ def _answer_of(name: str) -> str | None:
 
 
 def _called(node: exp.Func) -> str:
-    """The name of a function as PostgreSQL has it."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.lower()
     return _NAMED.get(type(node).__name__, node.sql_name().lower())

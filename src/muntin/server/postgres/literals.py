@@ -215,7 +215,6 @@ def _operand(words: Words, end: int) -> int | None:
 
 
 def _from_clause(words: Words, found: Mapping[str, int]) -> tuple[int, int] | None:
-    """Of a SELECT's clauses: a part of the words."""
     start = found.get("FROM", len(words))
     end = min((number for number in found.values() if number > start), default=start)
     return (start, end) if end > start else None

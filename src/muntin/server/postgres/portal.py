@@ -126,7 +126,6 @@ class Portal:
 
 
 def _whole_rows(data: bytes, most: int) -> tuple[int, int]:
-    """How many messages are whole, and where the last of them ends."""
     count = at = 0
     while count < most and at + 5 <= len(data):
         end = at + 1 + int.from_bytes(data[at + 1 : at + 5])
