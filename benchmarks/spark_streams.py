@@ -10,7 +10,7 @@ and Spark's group-by of the same panes and keys, written as Parquet: `answers` a
 where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
 the bytes of both, and the peaks of memory. Ledgers have rollups, as they have by default;
-`--panes-alone`: also without.
+`--panes-alone`: also without, and `--stream` without.
 `--stream`: the same file as a stream, `once`, against `summarize`, and a stream of Spark's over it
 that does nothing. `--keep`: as a table of
 benchmarks/results/. `--check`: fail where a ratio fell below what is kept there.
@@ -258,11 +258,11 @@ def ratio(of: Sequence[float], to: Sequence[float]) -> str:
 
 def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
     """A line for each way: seconds in turn, processor time, bytes and memory; its row of `kept`."""
-    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, True)}
+    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, not options.stream)}
     if options.panes_alone:
         runs["panes alone"] = lambda: bench.muntin(case, False)
     if options.stream:
-        runs |= {"stream": lambda: bench.stream(case, True), NOTHING: bench.nothing}
+        runs |= {"stream": lambda: bench.stream(case, False), NOTHING: bench.nothing}
     else:
         runs |= {
             name: (lambda text=text: bench.by_spark(text))
