@@ -1,7 +1,7 @@
 """Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
 
     python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi|views]
-        [--pane hour|minute] [--repeats 3] [--only text] [--sketches] [--panes-alone] [--stream]
+        [--pane hour|minute] [--repeats 3] [--only text] [--sketches] [--rollups] [--stream]
         [--keep | --check]
 
 From Parquet, `local[2]`, each kind with and without `by`: `muntin.summarize` into an SQLite ledger,
@@ -9,8 +9,8 @@ and Spark's group-by of the same panes and keys, written as Parquet: `answers` a
 (sums, approx_percentile, approx_count_distinct, counts), and `--sketches` that could be merged,
 where Spark has them (kll_sketch_agg, hll_sketch_agg, count_min_sketch). Runs are taken in turn:
 best and median seconds, of the clock and of the processor (this process, Java, Python workers),
-the bytes of both, and the peaks of memory. Ledgers have rollups, as they have by default;
-`--panes-alone`: also without, and `--stream` without.
+the bytes of both, and the peaks of memory. Ledgers have panes alone, as Spark's answers;
+`--rollups`: against ledgers with rollups, as they have by default, in place of Spark.
 `--stream`: the same file as a stream, `once`, against `summarize`, and a stream of Spark's over it
 that does nothing. `--keep`: as a table of
 benchmarks/results/. `--check`: fail where a ratio fell below what is kept there.
@@ -41,6 +41,7 @@ from muntin.spark.checkpoint import made_for, make_folders
 from muntin.spark.session import session
 
 ANSWERS, SKETCHES, MUNTIN, NOTHING = "answers", "sketches", "muntin", "nothing"
+ROLLUPS = "rollups"
 
 
 class Data:
@@ -258,10 +259,10 @@ def ratio(of: Sequence[float], to: Sequence[float]) -> str:
 
 def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
     """A line for each way: seconds in turn, processor time, bytes and memory; its row of `kept`."""
-    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, not options.stream)}
-    if options.panes_alone:
-        runs["panes alone"] = lambda: bench.muntin(case, False)
-    if options.stream:
+    runs: dict[str, Callable[[], int]] = {MUNTIN: lambda: bench.muntin(case, False)}
+    if options.rollups:
+        runs[ROLLUPS] = lambda: bench.muntin(case, True)
+    elif options.stream:
         runs |= {"stream": lambda: bench.stream(case, False), NOTHING: bench.nothing}
     else:
         runs |= {
@@ -286,17 +287,19 @@ def measure(bench: Bench, case: Case, options: Any) -> list[Any]:
         )
     row: list[Any] = [case.name, round(statistics.median(used[MUNTIN]), 2)]
     asked = (ANSWERS, SKETCHES) if options.sketches else (ANSWERS,)
-    for name in ("stream",) if options.stream else asked:
+    asked = (ROLLUPS,) if options.rollups else ("stream",) if options.stream else asked
+    for name in asked:
         if name not in runs:
             row += ["", "", ""]
             continue
         row += [ratios(seconds[MUNTIN], seconds[name]), ratios(used[MUNTIN], used[name])]
-        row += [] if options.stream else [round(sizes[MUNTIN] / sizes[name], 2)]
+        bytes_ = sizes[name] / sizes[MUNTIN] if options.rollups else sizes[MUNTIN] / sizes[name]
+        row += [] if options.stream else [round(bytes_, 2)]
     if options.stream:
         row.append(
             round(statistics.median(seconds[NOTHING]) / statistics.median(seconds[MUNTIN]), 2)
         )
-    memory = peaks["stream" if options.stream else MUNTIN]
+    memory = peaks[asked[0] if options.stream or options.rollups else MUNTIN]
     return [*row, f"{memory['driver']}, {memory['worker']}"]
 
 
@@ -304,7 +307,12 @@ def table_of(options: Any, rows: list[list[Any]]) -> Table:
     """As the pages show it."""
     what = f"{options.data.capitalize()}, {options.rows:,} rows, panes of one {options.pane}"
     memory = "driver's Python, a worker, MiB"
-    if options.stream:
+    if options.rollups:
+        columns = ["summary", "panes alone, s of the processor", "time", "processor time", "bytes"]
+        columns.append(memory)
+        title = f"{what}: a ledger with rollups, times one of panes alone"
+        name = f"streams-{options.data}-{options.pane}-rollups"
+    elif options.stream:
         columns = ["summary", "Muntin, s of the processor", "time", "processor time"]
         columns += ["of it Spark's own stream of nothing", memory]
         title = f"{what}: `run --once`, times as long as `summarize`"
@@ -327,7 +335,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--sketches", action="store_true", help="Spark's sketches, too")
-    parser.add_argument("--panes-alone", action="store_true", help="without rollups, too")
+    parser.add_argument("--rollups", action="store_true", help="in place of Spark: with rollups")
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--heap", default="4g", help="Java's memory")
     parser.add_argument("--keep", action="store_true", help="write benchmarks/results/")

@@ -88,7 +88,7 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
                 "of the file whose capacity you ask"
             )
         window = spec.window.length if spec.window else pipeline.pane
-        below = 0.0  # rows a microsecond, of what rollups are made of
+        below = 0.0  # bytes of memory a microsecond, of what rollups are made of
         for length in (pipeline.pane, *pipeline.rungs):
             kept = (keep.panes if length == pipeline.pane else keep.rollups) or kept_us
             if length == pipeline.pane:
@@ -98,10 +98,10 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
             slices = round(kept // length * filled)
             many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
             made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
-            rows = grown * made.rows / (made.slices[-1] + 1) * filled / length
-            if keep.panes is None and not halves(below * length, rows * length):
+            memory = grown * made.nbytes / (made.slices[-1] + 1) * filled / length
+            if keep.panes is None and not halves(below * length, memory * length):
                 continue
-            below = rows
+            below = memory
             nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)
             alone, _, _, grown = _drawn(spec, expected / filled, keys, rng, 1)
             loose = min(LOOSE, slices) / max(slices, 1)

@@ -40,7 +40,7 @@ SMALLEST_TIER_BYTES = 1 << 14
 TIER_FACTOR = 8
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
-ROWS_OF_LITTLE = 4096  # to roll up so many costs next to nothing
+LITTLE_BYTES = 1 << 12  # of memory of one slice: beside what each costs, this is nothing
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
@@ -230,11 +230,12 @@ class Maintenance:
                 self._writer.roll_up(layout.name, length, start, end, made)
 
     def _pay_off(self, now: Pieces, layout: Layout, length: int, until: int, below: Slices) -> bool:
-        """Whether rollups are there already, or would halve the rows of what they are made of.
+        """Whether rollups are there already, or would halve the memory of what they are made of.
 
-        Where most keys of a slice come once in it, rollups take as much room as the panes, and an
-        answer from them as long. The slice with the most events tells, once for all shards, and is
-        asked again when there is a busier one. Where panes are dropped, rollups are what is left.
+        Where most keys or items of a slice come once in it, rollups take as much room as the panes,
+        and an answer from them as long. The slice with the most events tells, once for all shards,
+        and is asked again when there is a busier one. Where panes are dropped, rollups are what is
+        left.
         """
         covered = now.extent(layout).rollups.covered
         if length in covered or self._pipeline.retention.panes is not None:
@@ -253,8 +254,8 @@ class Maintenance:
                 for level, first, last in sources
                 if (found := now.segments(layout, level, first, last, shard=shard))
             ]
-            rows = sum(part.rows for part, _ in parts)
-            if halves(rows, merge([merge([part], n) for part, n in parts]).rows):
+            memory = sum(part.nbytes for part, _ in parts)
+            if halves(memory, merge([merge([part], n) for part, n in parts]).nbytes):
                 return True
         self._lean[layout.name, length] = until, busiest
         return False
@@ -329,9 +330,9 @@ class Maintenance:
         return keep.panes if length == self._pipeline.pane else keep.rollups
 
 
-def halves(rows: float, rolled_up: float) -> bool:
-    """Whether it is worth it to roll rows up to so many."""
-    return rows <= ROWS_OF_LITTLE or 2 * rolled_up <= rows
+def halves(memory: float, rolled_up: float) -> bool:
+    """Whether it is worth it to roll up so many bytes to so many."""
+    return memory <= LITTLE_BYTES or 2 * rolled_up <= memory
 
 
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
