@@ -20,13 +20,8 @@ _BINARY = frozenset(kind.id for kind in (pa.binary(), pa.large_binary(), pa.bina
 
 
 def one_array(values: Any, what: str) -> Any:
-    """One array of what the caller gave, dictionaries kept.
-
-    Raises
-    ------
-    BadArgument
-        It is none: `what`, and Arrow's words.
-    """
+    """One array of what the caller gave, dictionaries kept. Raises BadArgument: it is none: `what`,
+    and Arrow's words."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold

@@ -59,13 +59,8 @@ class WebhookSpec(Strict):
         return self
 
     def key(self) -> bytes:
-        """What signs: the secret itself, or, of `whsec_…`, what follows in base64.
-
-        Raises
-        ------
-        SpecError
-            There is no secret.
-        """
+        """What signs: the secret itself, or, of `whsec_…`, what follows in base64. Raises
+        SpecError: there is no secret."""
         variable = self.secret_env or SECRET_VARIABLE
         given = self.secret or os.environ.get(variable, "")
         if len(given) < TOKEN_CHARACTERS_MIN:

@@ -29,14 +29,9 @@ def model_of(
     remedy: str = PIPELINE_REMEDY,
     context: Any = None,
 ) -> Model:
-    """The model from itself, from keywords in a mapping, or from the path of a YAML file.
-
-    Raises
-    ------
-    SpecError
-        Names the entry, the line of the file, and what would be right; `remedy` where there is no
-        file.
-    """
+    """The model from itself, from keywords in a mapping, or from the path of a YAML file. Raises
+    SpecError: names the entry, the line of the file, and what would be right; `remedy` where there
+    is no file."""
     if isinstance(given, model):
         return given
     if isinstance(given, str | Path):

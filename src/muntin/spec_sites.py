@@ -57,12 +57,7 @@ class TokenSpec(Strict):
 
     def given_token(self) -> str:
         """The token itself, or what the environment variable holds (by default TOKEN_VARIABLE).
-
-        Raises
-        ------
-        ValueError
-            The variable that is named is not set, or holds no token.
-        """
+        Raises ValueError: the variable that is named is not set, or holds no token."""
         if self.token:
             return self.token
         found = os.environ.get(self.token_env or TOKEN_VARIABLE, "")

@@ -265,14 +265,9 @@ def path_of(name: str) -> str:
 
 
 def place_of(path: str) -> tuple[Place, str]:
-    """Who reads and writes a path, and the path as it knows it.
-
-    Raises
-    ------
-    SpecError
-        A package that this kind of URL needs is missing, nobody knows the kind, its server does
-        not answer, or the URL holds a password.
-    """
+    """Who reads and writes a path, and the path as it knows it. Raises SpecError: a package that
+    this kind of URL needs is missing, nobody knows the kind, its server does not answer, or the URL
+    holds a password."""
     if not is_elsewhere(path):
         return _Disk(), path_of(path)
     kind, _, rest = path.partition("://")

@@ -52,21 +52,11 @@ def now_us() -> int:
 
 
 def duration_us(value: Any, *, or_zero: bool = False) -> int:
-    """A duration in microseconds.
+    """A duration in microseconds. `value`: "10 seconds", "1 hour 30 minutes", "15m", "0.5 s":
+    numbers with units from microseconds to weeks, which are added up. A month has no fixed length
+    and is no unit. `or_zero`: nothing is a duration, too: 0, "0 seconds". Raises BadArgument: not a
+    duration, without a unit, not positive, not a whole number of microseconds, or beyond a century.
 
-    Parameters
-    ----------
-    value : str or timedelta
-        "10 seconds", "1 hour 30 minutes", "15m", "0.5 s": numbers with units from microseconds to
-        weeks, which are added up. A month has no fixed length and is no unit.
-    or_zero : bool
-        Nothing is a duration, too: 0, "0 seconds".
-
-    Raises
-    ------
-    BadArgument
-        Not a duration, without a unit, not positive, not a whole number of microseconds, or
-        beyond a century.
 
     Examples
     --------
@@ -142,19 +132,9 @@ def rounded_text(us: int, *, up: bool) -> str:
 
 
 def instant_us(value: Any) -> int:
-    """An instant in microseconds since 1970 UTC.
-
-    Parameters
-    ----------
-    value : datetime, str or int
-        A naive datetime, and ISO 8601 text without an offset, are UTC; an int is microseconds
-        since 1970.
-
-    Raises
-    ------
-    BadArgument
-        Not a time, finer than a microsecond, or outside of the years 1 to 9999.
-    """
+    """An instant in microseconds since 1970 UTC. `value`: a naive datetime, and ISO 8601 text
+    without an offset, are UTC; an int is microseconds since 1970. Raises BadArgument: not a time,
+    finer than a microsecond, or outside of the years 1 to 9999."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     said = value

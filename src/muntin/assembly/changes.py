@@ -22,14 +22,10 @@ LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
 
 
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
-    """Compare a pipeline with the one of the same name that fed the ledger until now.
-
-    Raises
-    ------
-    SpecError
-        Its panes have another length, its events another time, or a summary another kind, size or
-        columns than what is stored of it: they would not merge, or make one summary of two things.
-    """
+    """Compare a pipeline with the one of the same name that fed the ledger until now. Raises
+    SpecError: its panes have another length, its events another time, or a summary another kind,
+    size or columns than what is stored of it: they would not merge, or make one summary of two
+    things."""
     found = ledger.pipeline(pipeline.name)
     if found is None or not found.batches:
         return

@@ -8,19 +8,8 @@ from muntin.errors import BadArgument
 
 
 def check_counting(context: typer.Context, **conditions: tuple[bool, str]) -> None:
-    """Refuse what was given to a command, and would do nothing.
-
-    Parameters
-    ----------
-    context : of the command
-    conditions : by parameter of the command
-        Whether it counts beside the others, and when it does: "with --serve".
-
-    Raises
-    ------
-    BadArgument
-        Names the option, and when it counts.
-    """
+    """Refuse what was given to a command, and would do nothing. `conditions`: whether it counts
+    beside the others, and when it does: "with --serve". Raises BadArgument, which says so."""
     for parameter in context.command.params:
         name = parameter.name or ""
         counts, when = conditions.get(name, (True, ""))

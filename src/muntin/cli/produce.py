@@ -55,13 +55,8 @@ def register(app: typer.Typer) -> None:
 
 
 def options_of(given: list[str]) -> dict[str, str]:
-    """Options of the client, by name.
-
-    Raises
-    ------
-    BadArgument
-        One is not name=value, names a variable that is not set, or shows a secret.
-    """
+    """Options of the client, by name. Raises BadArgument: one is not name=value, names a variable
+    that is not set, or shows a secret."""
     options = {}
     for each in given:
         name, equals, value = each.partition("=")

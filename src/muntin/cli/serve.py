@@ -147,13 +147,8 @@ def _secret(path: Path | None, variable: str) -> str:
 
 
 def token_in(path: Path) -> str:
-    """The token that a file holds.
-
-    Raises
-    ------
-    BadArgument
-        It holds none: without one everybody could come in.
-    """
+    """The token that a file holds. Raises BadArgument: it holds none: without one everybody could
+    come in."""
     found = path.read_bytes().strip()
     if not found or not found.isascii():
         raise BadArgument(f"{path} holds no token: write one, as `openssl rand -hex 16` gives")

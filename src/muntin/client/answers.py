@@ -72,13 +72,8 @@ class Update:
 
 @contextmanager
 def understood(url: str) -> Iterator[None]:
-    """What a server said is read in this block.
-
-    Raises
-    ------
-    ServerError
-        It is not what a Muntin server of this version says.
-    """
+    """What a server said is read in this block. Raises ServerError: it is not what a Muntin server
+    of this version says."""
     try:
         yield
     except (ServerError, SelectError, LedgerError):

@@ -26,13 +26,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 
 def broker_jars() -> Path:
-    """The folder with Kafka's jars, which Maven fetches the first time.
-
-    Raises
-    ------
-    SourceError
-        There is no Maven, or it cannot fetch them.
-    """
+    """The folder with Kafka's jars, which Maven fetches the first time. Raises SourceError: there
+    is no Maven, or it cannot fetch them."""
     folder = cache_folder().parent / f"kafka-{VERSION}"
     if (folder / f"kafka_2.13-{VERSION}.jar").is_file():
         return folder

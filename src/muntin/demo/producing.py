@@ -30,12 +30,8 @@ def values_of(what: str, seed: int = 1, per_second: float = 2_000.0) -> Iterator
     """Values of records: `taxi` without end, or of a .parquet, .csv or .json(l) file.
 
     Lines of JSON are taken as they are, whatever they hold. Orders bear the time from now on, and
-    so many come in a second of it.
-
-    Raises
-    ------
-    BadArgument
-        There is no such file, or it is of another kind.
+    so many come in a second of it. Raises BadArgument: there is no such file, or it is of another
+    kind.
     """
     if what == "taxi":
         return _taxi(seed, per_second)

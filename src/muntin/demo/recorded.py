@@ -41,13 +41,8 @@ PIPELINE: dict[str, Any] = {
 
 
 class Recording:
-    """The recorded events, one after the other.
-
-    Parameters
-    ----------
-    start_us : int
-        When it is started, in microseconds since 1970: what comes of it is never later than it is.
-    """
+    """The recorded events, one after the other. `start_us`: when it is started, in microseconds
+    since 1970: what comes of it is never later than it is."""
 
     def __init__(self, start_us: int) -> None:
         file = files("muntin.demo").joinpath("flights.parquet")

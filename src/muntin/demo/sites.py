@@ -130,12 +130,8 @@ class SplitReplay(Replay):
 class SiteProcesses:
     """A `muntin run` for each site, in a session of its own: a Ctrl-C here is passed on in order.
 
-    They end when this process does, even if it is killed.
-
-    Parameters
-    ----------
-    files : mapping
-        Site -> what its pipeline file says. Files and logs go to `folder`.
+    They end when this process does, even if it is killed. `files`: site -> what its pipeline file
+    says. Files and logs go to `folder`.
     """
 
     def __init__(self, files: Mapping[str, Mapping[str, Any]], folder: Path) -> None:

@@ -127,13 +127,8 @@ def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> 
 
 
 def _is_there(done: Done, start: int, revision: int, end: int, events: int) -> bool:
-    """Whether it is out already.
-
-    Raises
-    ------
-    BadArgument
-        With other events, or another end: the table holds what another run has counted.
-    """
+    """Whether it is out already. Raises BadArgument: with other events, or another end: the table
+    holds what another run has counted."""
     found = done.get((start, revision))
     if found is None:
         return False

@@ -16,15 +16,8 @@ _ONE_TRY = {"commit.retry.num-retries": "0"}
 
 
 class Iceberg:
-    """See `Target`.
-
-    Parameters
-    ----------
-    place : str
-        "namespace.table"; both are made where they are missing.
-    catalog : str
-        As .pyiceberg.yaml or PYICEBERG_CATALOG__... name it.
-    """
+    """See `Target`. `place`: "namespace.table"; both are made where they are missing. `catalog`: as
+    .pyiceberg.yaml or PYICEBERG_CATALOG__... name it."""
 
     def __init__(self, place: str, catalog: str) -> None:
         self._name = tuple(place.split("."))

@@ -35,13 +35,8 @@ class Target(Protocol):
         ...
 
     def append(self, rows: pa.RecordBatchReader) -> None:
-        """All rows, or none: one commit. A table that did not say what it is about does now.
-
-        Raises
-        ------
-        Overtaken
-            Nothing was written: see `known`.
-        """
+        """All rows, or none: one commit. A table that did not say what it is about does now. Raises
+        Overtaken: nothing was written: see `known`."""
         ...
 
 

@@ -22,13 +22,8 @@ def copy_ledger(source: SqliteLedger, target: SqliteLedger) -> int:
 
     The target has it when this returns, and has no pipeline before: what was interrupted is done
     again. They share no payload file: those at a URL are copied to a folder beside, where the
-    target is a store; all others become payloads in it.
-
-    Raises
-    ------
-    LedgerError
-        The target holds pipelines, something in the source is damaged, or one of them cannot be
-        used.
+    target is a store; all others become payloads in it. Raises LedgerError: the target holds
+    pipelines, something in the source is damaged, or one of them cannot be used.
     """
     copied = 0
     with target.reading() as made:

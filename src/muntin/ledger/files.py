@@ -121,13 +121,8 @@ class PayloadFolder:
 def payload_folder(home: str, place: str, pipeline: str, number: int) -> PayloadFolder:
     """The folder of a pipeline: `number` keeps apart ledgers that share a place.
 
-    `home`: the ledger's own folder; "" where it has none.
-    `place`: what the pipeline names, "" for the ledger's own.
-
-    Raises
-    ------
-    SpecError
-        Neither is there, or fsspec cannot use the URL.
+    `home`: the ledger's own folder; "" where it has none. `place`: what the pipeline names, "" for
+    the ledger's own. Raises SpecError: neither is there, or fsspec cannot use the URL.
     """
     folder = f"{pipeline}-{number:x}"
     if place:
@@ -150,13 +145,8 @@ def beside(stored: Stored, number: int) -> Stored:
 
 
 def fetch(stored: Stored, home: str) -> bytes:
-    """The bytes of a payload file.
-
-    Raises
-    ------
-    LedgerError
-        It is gone, or its bytes are not those that were committed.
-    """
+    """The bytes of a payload file. Raises LedgerError: it is gone, or its bytes are not those that
+    were committed."""
     payload = fetch_part(stored, home, stored.nbytes + 1)  # one that has grown is damaged as well
     if len(payload) != stored.nbytes or google_crc32c.value(payload) != stored.crc:
         raise LedgerError(
@@ -167,13 +157,8 @@ def fetch(stored: Stored, home: str) -> bytes:
 
 
 def fetch_part(stored: Stored, home: str, nbytes: int) -> bytes:
-    """The first bytes of a payload file, unchecked.
-
-    Raises
-    ------
-    LedgerError
-        It is gone, or cannot be read.
-    """
+    """The first bytes of a payload file, unchecked. Raises LedgerError: it is gone, or cannot be
+    read."""
     path = _full_of(stored, home)
     place, full = place_of(path)
     try:

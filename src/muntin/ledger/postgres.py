@@ -110,13 +110,8 @@ class _PatientConnection(psycopg.Connection[Any]):
 class PostgresStore:
     """A `Store` in a schema of a PostgreSQL database.
 
-    `conninfo`: as libpq takes it, with the password where it has one.
-    `place`: the same without a password, for people.
-
-    Raises
-    ------
-    LedgerError
-        The schema's name is longer than PostgreSQL keeps.
+    `conninfo`: as libpq takes it, with the password where it has one. `place`: the same without a
+    password, for people. Raises LedgerError: the schema's name is longer than PostgreSQL keeps.
     """
 
     def __init__(self, conninfo: str, place: str, schema: str = SCHEMA) -> None:

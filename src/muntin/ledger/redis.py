@@ -86,14 +86,9 @@ Answer = TypeVar("Answer")
 class RedisStore:
     """A `Store` under a name in a Redis database.
 
-    `url`: as redis-py takes it, with the password where it has one.
-    `place`: the same without a password, for people.
-    `deadline`: longest wait for one answer, seconds.
-
-    Raises
-    ------
-    LedgerError
-        The database is no number.
+    `url`: as redis-py takes it, with the password where it has one. `place`: the same without a
+    password, for people. `deadline`: longest wait for one answer, seconds. Raises LedgerError: the
+    database is no number.
     """
 
     def __init__(self, url: str, place: str, name: str = NAME, deadline: float = 10.0) -> None:

@@ -84,14 +84,9 @@ class Rollups:
             )
 
     def sources(self, length: int, start: int, until: int) -> list[tuple[int, int, int]]:
-        """(length, from, to) of what rollups are made from.
-
-        Raises
-        ------
-        BadArgument
-            Retention has dropped a part, or only longer rollups hold it, which cannot be taken
-            apart: what would be made were no whole slices.
-        """
+        """(length, from, to) of what rollups are made from. Raises BadArgument: retention has
+        dropped a part, or only longer rollups hold it, which cannot be taken apart: what would be
+        made were no whole slices."""
         tiles = self.tiles(start, until, below=length)
         for level, _, end in tiles:
             if level is None:

@@ -250,13 +250,9 @@ def check_format(version: int, place: str) -> None:
 
 
 def state_of(connection: sqlite3.Connection, place: str) -> bool:
-    """True where the file holds a ledger of this version, False where it is empty.
-
-    Raises
-    ------
-    LedgerError
-        It is another application's database, a newer ledger, or damaged. Nothing was changed.
-    """
+    """True where the file holds a ledger of this version, False where it is empty. Raises
+    LedgerError: it is another application's database, a newer ledger, or damaged. Nothing was
+    changed."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == APPLICATION_ID:

@@ -57,29 +57,17 @@ class StoreAway(Exception):  # noqa: N818  (it says what is the case)
 
 
 class Store(Protocol):
-    """Thread-safe. Each method waits at most `patience` seconds for an answer.
-
-    Raises
-    ------
-    StoreAway
-        It did not answer. Whether an `append` has happened is then not known.
-    StoreError
-        It answered, and refuses: wrong password, no rights, full, read-only.
-    """
+    """Thread-safe. Each method waits at most `patience` seconds for an answer. Raises StoreAway: it
+    did not answer, so that it is not known whether an `append` has happened; StoreError: it
+    answered, and refuses: wrong password, no rights, full, read-only."""
 
     place: str
     """Its URL, without a password."""
 
     def begin(self, create: bool, meta: bytes, patience: float) -> None:
         """Look whether a ledger of this format is there, or make one that has a meta row only.
-
-        Raises
-        ------
-        LedgerMissing
-            There is none, and none is to be made.
-        LedgerError
-            It has another format.
-        """
+        Raises LedgerMissing: there is none, and none is to be made; LedgerError: it has another
+        format."""
         ...
 
     def since(self, head: Head, patience: float) -> list[tuple[Head, Sequence[Change]]] | None:

@@ -14,17 +14,10 @@ from muntin.times import now_us
 
 
 class LedgerCatalog:
-    """Thread-safe; gives moments of what the ledger holds.
-
-    Parameters
-    ----------
-    clock : callable
-        Wall clock, microseconds: whether an answer is stale.
-    history_max : int
-        Closed windows, or results of a standing query, that one answer reads: the newest.
-    cache_bytes : int
-        What merged summaries may hold, a quarter of it those of the newest version.
-    """
+    """Thread-safe; gives moments of what the ledger holds. `clock`: wall clock, microseconds:
+    whether an answer is stale. `history_max`: closed windows, or results of a standing query, that
+    one answer reads: the newest. `cache_bytes`: what merged summaries may hold, a quarter of it
+    those of the newest version."""
 
     def __init__(
         self,

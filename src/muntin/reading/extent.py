@@ -40,16 +40,10 @@ class Extent:
     """What is stored of one summary, at one moment.
 
     A pane is whole from the horizon of retention on: before it there may be panes again, of late
-    events alone. A rollup is whole where rollups of its length cover it.
-
-    Attributes
-    ----------
-    rollups : Rollups
-        What those of the lengths that the pipeline names cover, and what was dropped.
-    bounds : (int, int) or None
-        Start of the first and end of the last slice that is whole; None where there is nothing.
-    dropped : int or None
-        Retention has dropped the panes before this.
+    events alone. A rollup is whole where rollups of its length cover it. `rollups`: what those of
+    the lengths that the pipeline names cover, and what was dropped. `bounds`: start of the first
+    and end of the last slice that is whole; None where there is nothing. `dropped`: retention has
+    dropped the panes before this.
     """
 
     def __init__(self, view: View, layout: Layout) -> None:

@@ -131,13 +131,8 @@ class LedgerMoment:
         return replace(found, exact=exact, bounds=bounds, notes=(*found.notes, *notes))
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
-        """A standing query's result on a closed window: of its revision, else the newest.
-
-        Raises
-        ------
-        SelectError
-            The statement failed on that window.
-        """
+        """A standing query's result on a closed window: of its revision, else the newest. Raises
+        SelectError: the statement failed on that window."""
         points = self.view.trend(query, start=window.start, end=window.start + 1, revisions=True)
         known = self.pipeline_of(window.summary)
         if not points or known is None:
@@ -377,13 +372,8 @@ def check_stored(
     reach: Reach,
     extent: Extent,
 ) -> tuple[Note, ...]:
-    """What to say where not all is stored of what was asked for.
-
-    Raises
-    ------
-    SelectError
-        Nothing is left of it, or a part of what is only right as a whole is not.
-    """
+    """What to say where not all is stored of what was asked for. Raises SelectError: nothing is
+    left of it, or a part of what is only right as a whole is not."""
     if asked is None:
         return (_nothing(name, None, extent.bounds),)
     gone = f"{name}: retention has dropped panes before {instant_text(extent.dropped)}"

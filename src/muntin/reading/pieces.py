@@ -67,15 +67,9 @@ def memory_of_entry(segment: Segment | None) -> int:
 
 
 class Pieces:
-    """Reads the pieces that one view of a ledger shows; use it while that view is open.
-
-    Parameters
-    ----------
-    view : View
-        A snapshot of a ledger: what is answered from several reads at once needs one.
-    cache : SegmentCache
-        What was decoded and merged, shared by all views.
-    """
+    """Reads the pieces that one view of a ledger shows; use it while that view is open. `view`: a
+    snapshot of a ledger: what is answered from several reads at once needs one. `cache`: what was
+    decoded and merged, shared by all views."""
 
     def __init__(self, view: View, cache: SegmentCache) -> None:
         self.view = view

@@ -68,11 +68,7 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
     """The results that have these marks.
 
     `before`: some that were read earlier; those that follow each other here too are taken over.
-
-    Raises
-    ------
-    SelectError
-        The query was changed, and a column has had another type before.
+    Raises SelectError: the query was changed, and a column has had another type before.
     """
     kept = slice(0, 0) if before is None else _shared(before, marks)
     left = marks[kept.stop - kept.start :]
@@ -134,13 +130,8 @@ def _rows(read: Result | SelectError) -> pa.Table:
 
 
 def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, each with its window in front.
-
-    Raises
-    ------
-    SelectError
-        The query was changed, and a column has had another type before.
-    """
+    """All rows, each with its window in front. Raises SelectError: the query was changed, and a
+    column has had another type before."""
     lengths = [len(table) for table in tables]
 
     def column(values: list[int], kind: pa.DataType) -> pa.Array:

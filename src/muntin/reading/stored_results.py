@@ -87,13 +87,8 @@ def stored_error(error: Exception) -> bytes:
 
 
 def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Result:
-    """The result: as true as it was when it was stored, beside the watermark of now.
-
-    Raises
-    ------
-    SelectError
-        The statement failed on that window.
-    """
+    """The result: as true as it was when it was stored, beside the watermark of now. Raises
+    SelectError: the statement failed on that window."""
     table = pa.ipc.open_stream(point.result).read_all()
     metadata = table.schema.metadata or {}
     if _ERROR in metadata:

@@ -203,13 +203,8 @@ class Moment(Protocol):
         ...
 
     def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
-        """Merge the panes of a window.
-
-        Parameters
-        ----------
-        keys : tuple of tuple of str, optional
-            Of a vector matrix, those that are wanted: the others need not be read. Default: all.
-        """
+        """Merge the panes of a window. `keys`: of a vector matrix, those that are wanted: the
+        others need not be read. Default: all."""
         ...
 
     def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:

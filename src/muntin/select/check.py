@@ -37,13 +37,8 @@ _FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", 
 
 
 def check_tree(statement: Statement, limits: Limits) -> None:
-    """Refuse whatever is not on the list, and what is too large.
-
-    Raises
-    ------
-    SelectError
-        Codes "not_allowed", "unknown_function", "limit".
-    """
+    """Refuse whatever is not on the list, and what is too large. Raises SelectError: codes
+    "not_allowed", "unknown_function", "limit"."""
     tree = statement.tree
     if not isinstance(tree, _QUERIES):
         raise _refused(statement, tree, "this")

@@ -89,13 +89,8 @@ class Engine:
         self._constants = Cache[pa.Table](entries_max=_CONSTANTS_MAX)
 
     def check(self, text: str) -> CheckedStatement:
-        """Everything that can be said about a statement without running it.
-
-        Raises
-        ------
-        SelectError
-            The text is no statement, or names something that does not exist.
-        """
+        """Everything that can be said about a statement without running it. Raises SelectError: the
+        text is no statement, or names something that does not exist."""
         with self._catalog.moment() as moment:
             return self._planner.plan(text, moment)
 
@@ -116,10 +111,7 @@ class Engine:
         `wide`: no sum's type depends on which rows are left: where a FROM item has integers
           beyond 64 bits, all sums have 128.
 
-        Raises
-        ------
-        SelectError
-            With a code, the place in the text, and a remedy.
+        Raises SelectError: with a code, the place in the text, and a remedy.
         """
         with self._catalog.moment() as moment:
             reading = self.read(text, moment, window)

@@ -48,12 +48,8 @@ def listed(
 ) -> pa.Table | None:
     """The rows of a statement that lists; None if it is none of these.
 
-    `span_of` tells from where to where a summary is stored.
-
-    Raises
-    ------
-    SelectError
-        DESCRIBE of a name that does not exist.
+    `span_of` tells from where to where a summary is stored. Raises SelectError: DESCRIBE of a name
+    that does not exist.
     """
     if _SHOW.match(text):
         rows = [_row(info, span_of) for info in summaries.values()]

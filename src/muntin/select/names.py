@@ -35,11 +35,7 @@ def resolve(
     """Look up all names; in the statement's tree they are what they mean, from then on.
 
     The FROM items in the order of the text, None where one turned out to be a CTE; and the columns.
-
-    Raises
-    ------
-    SelectError
-        Codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
+    Raises SelectError: codes "unknown_name", "unknown_column", "ambiguous", "from_item", "limit".
     """
     resolution = _Resolution(statement, binder, limits)
     relation = resolution.query(statement.tree, {}, None)

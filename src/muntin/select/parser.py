@@ -84,13 +84,8 @@ def _tokens(text: str, limits: Limits) -> list[Token]:
 
 
 def check_text(text: str, limits: Limits) -> None:
-    """Whether it is a text at all, of a length and in characters that a statement may have.
-
-    Raises
-    ------
-    SelectError
-        With code "limit", "character" or "syntax".
-    """
+    """Whether it is a text at all, of a length and in characters that a statement may have. Raises
+    SelectError: with code "limit", "character" or "syntax"."""
     if not isinstance(text, str):
         raise SelectError(f"a statement is text, not {type(text).__name__}")
     # The length in characters first: encoding a huge text costs as much as the text.
@@ -391,13 +386,8 @@ class _Parser(_BASE):
 
 
 def parse(text: str, limits: Limits | None = None) -> Statement:
-    """The statement that `text` says; names are not looked up yet.
-
-    Raises
-    ------
-    SelectError
-        Anything in the text that cannot be a statement, with its place.
-    """
+    """The statement that `text` says; names are not looked up yet. Raises SelectError: anything in
+    the text that cannot be a statement, with its place."""
     limits = limits or Limits()
     tokens = _tokens(text, limits)
     rewritten, items = Extraction(text, tokens, limits).run()

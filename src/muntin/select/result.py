@@ -142,13 +142,8 @@ class Result:
         return self.table.num_rows
 
     def __getitem__(self, column: str | list[str]) -> Any:
-        """A column as a pandas Series, several as a DataFrame: `result["count"].sum()`.
-
-        Raises
-        ------
-        UnknownName
-            There is no such column; the message lists those that there are.
-        """
+        """A column as a pandas Series, several as a DataFrame: `result["count"].sum()`. Raises
+        UnknownName: there is no such column; the message lists those that there are."""
         for name in column if isinstance(column, list) else [column]:
             if name not in self.columns:
                 raise UnknownName(

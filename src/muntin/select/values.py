@@ -22,14 +22,10 @@ from muntin.times import datetime_of, instant_text, instant_us
 def plain_table(table: pa.Table, names: Sequence[str], *, wide: bool = False) -> pa.Table:
     """DuckDB's result in types that everyone reads.
 
-    Sums of int64 come as 128-bit integers: int64 where all fit, else (or if `wide`)
-    decimal128(38, 0). Decimals with digits after the point become float64, times get the zone that
-    they are in, UTC. Intervals without months are durations.
-
-    Raises
-    ------
-    SelectError
-        A value that Arrow, Python or JSON cannot hold: names the column.
+    Sums of int64 come as 128-bit integers: int64 where all fit, else (or if `wide`) decimal128(38,
+    0). Decimals with digits after the point become float64, times get the zone that they are in,
+    UTC. Intervals without months are durations. Raises SelectError: a value that Arrow, Python or
+    JSON cannot hold: names the column.
     """
     arrays = [_plain(table.column(i), name, wide) for i, name in enumerate(names)]
     return pa.Table.from_arrays(arrays, names=list(names))

@@ -200,13 +200,8 @@ def _result(found: dict[str, Any], *, is_error: bool = False) -> types.CallToolR
 
 
 def sentences_of(about: Mapping[str, Any]) -> list[str]:
-    """Of the particulars of an answer, as `POST /query` gives them.
-
-    Parameters
-    ----------
-    about : mapping
-        `exact`, `bounds`, `windows`, `watermark`, `late`, `stale`, `notes`.
-    """
+    """Of the particulars of an answer, as `POST /query` gives them. `about`: `exact`, `bounds`,
+    `windows`, `watermark`, `late`, `stale`, `notes`."""
     said = [
         "The answer is exact."
         if about["exact"]

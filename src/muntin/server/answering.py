@@ -35,17 +35,8 @@ INLINE_BYTES = 256 << 10  # of an answer that is kept in memory; longer ones are
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One thing to compute.
-
-    Attributes
-    ----------
-    name : str
-        A method of `Answering`.
-    arguments : mapping
-        Of that method, as JSON values.
-    bytes_max : int
-        Of the answer.
-    """
+    """One thing to compute. `name`: a method of `Answering`. `arguments`: of that method, as JSON
+    values. `bytes_max`: of the answer."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -62,12 +53,8 @@ class Answering:
         self._reader = reader
 
     def answer(self, asked: Asked) -> IO[bytes]:
-        """The answer's bytes, from the start: in memory where they are few, else in a file.
-
-        Raises
-        ------
-        MuntinError
-        """
+        """The answer's bytes, from the start: in memory where they are few, else in a file. Raises
+        MuntinError."""
         out = SpooledTemporaryFile(INLINE_BYTES)  # noqa: SIM115 (the caller's to close)
         try:
             for piece in within(asked.bytes_max, getattr(self, asked.name)(**asked.arguments)):
@@ -180,13 +167,8 @@ def json_pieces(result: Result) -> Iterator[bytes]:
 
 
 def within(bytes_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces, as they are made.
-
-    Raises
-    ------
-    RefusalError
-        They are longer in all; no more than that was made.
-    """
+    """The pieces, as they are made. Raises RefusalError: they are longer in all; no more than that
+    was made."""
     size = 0
     for piece in pieces:
         size += len(piece)

@@ -99,13 +99,8 @@ class Auth:
         return Exchange(self._salt, [(g.scram, g) for g in self._grants if g.scram is not None])
 
     def renew(self, reader_token: str, operator_token: str) -> None:
-        """Other tokens from now on; who came in with an old one is found by `still`.
-
-        Raises
-        ------
-        BadArgument
-            There would be none, or one can be guessed; the old ones stay.
-        """
+        """Other tokens from now on; who came in with an old one is found by `still`. Raises
+        BadArgument: there would be none, or one can be guessed; the old ones stay."""
         grants = self._known(reader_token, operator_token)
         if bool(grants) == bool(self.everybody):
             raise BadArgument("a server that runs cannot begin or cease to ask for a token")

@@ -71,13 +71,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What `str()` gave.
-
-        Raises
-        ------
-        BadArgument
-            It is not one.
-        """
+        """What `str()` gave. Raises BadArgument: it is not one."""
         if text == "0":
             return cls(0, 0)
         found = _PLACE.fullmatch(text)

@@ -23,13 +23,8 @@ class Commands:
         self._limits = limits
 
     async def obey(self, command: LiveCommand, who: str) -> dict[str, Any]:
-        """Put the command into the ledger and wait for what was done, by summary.
-
-        Raises
-        ------
-        MuntinError
-            There is no such pipeline or summary, or nobody answered in time.
-        """
+        """Put the command into the ledger and wait for what was done, by summary. Raises
+        MuntinError: there is no such pipeline or summary, or nobody answered in time."""
         pipeline = await run_in_threadpool(self._pipeline, command)
         ledger = self._reader.ledger
         arguments = {"summary": command.summary} if command.summary else {}

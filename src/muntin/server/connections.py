@@ -95,12 +95,7 @@ class Connections:
 
 def bound(limits: ServerLimits) -> int:
     """How many connections there may be; raises the limit of descriptors as far as is needed.
-
-    Raises
-    ------
-    BadArgument
-        The system gives the process hardly any descriptors.
-    """
+    Raises BadArgument: the system gives the process hardly any descriptors."""
     reserved = RESERVED + limits.postgres_connections_max
     used = _open_descriptors()
     wanted = used + reserved + limits.connections_max

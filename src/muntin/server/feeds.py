@@ -26,17 +26,9 @@ AT_ONCE_MAX = 1_000
 
 
 class Closings:
-    """Reads new closings. One thread at a time.
-
-    Attributes
-    ----------
-    head : Place
-        The newest that was returned; places that are returned only grow.
-    anew : bool
-        The last `read` found another ledger in the place of the one before.
-    more : bool
-        The last `read` has left some for the next.
-    """
+    """Reads new closings. One thread at a time. `head`: the newest that was returned; places that
+    are returned only grow. `anew`: the last `read` found another ledger in the place of the one
+    before. `more`: the last `read` has left some for the next."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -108,13 +100,8 @@ class Feeds:
         self._pushes.close()
 
     async def open(self, topic: Topic, subscriber: Subscriber) -> Channel:
-        """Join the feed of a topic; it is made where nobody follows it yet.
-
-        Raises
-        ------
-        MuntinError
-            The topic names something that does not exist, or there are too many feeds.
-        """
+        """Join the feed of a topic; it is made where nobody follows it yet. Raises MuntinError: the
+        topic names something that does not exist, or there are too many feeds."""
         feed = self._feeds.get(topic)
         if feed is None:
             followed = await self._checked(topic, subscriber.client)

@@ -255,13 +255,8 @@ def _decoded(body: bytes) -> str:
 
 
 def parameters(request: Request, *names: str) -> dict[str, str]:
-    """What stands in the query string, each at most once, as in a body.
-
-    Raises
-    ------
-    BadArgument
-        A name is none of `names`, or stands twice.
-    """
+    """What stands in the query string, each at most once, as in a body. Raises BadArgument: a name
+    is none of `names`, or stands twice."""
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in names:

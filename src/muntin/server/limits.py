@@ -117,14 +117,10 @@ class ServerLimits:
 
 
 class TokenBucket:
-    """Fills at a steady rate up to a burst; what is sent is taken out of it.
+    """Fills at a steady rate up to a burst; what is sent is taken out of it. `per_second`, `burst`:
+    in one unit: messages, frames, bytes. `now`: seconds, on any clock; one that goes back fills
+    nothing.
 
-    Parameters
-    ----------
-    per_second, burst : float
-        In one unit: messages, frames, bytes.
-    now : float
-        Seconds, on any clock; one that goes back fills nothing.
 
     Examples
     --------

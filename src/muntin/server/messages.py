@@ -76,13 +76,8 @@ class BadMessage(BadArgument):
 
 
 def parse(text: str) -> Message:
-    """A client's message.
-
-    Raises
-    ------
-    BadMessage
-        `fatal` where the text is not a JSON object at all: the client speaks something else.
-    """
+    """A client's message. Raises BadMessage: `fatal` where the text is not a JSON object at all:
+    the client speaks something else."""
     given = json_object(text, "a message")
     identifier = _text(given, "id", _ID_MAX, "")
     kind = given.get("type")
@@ -107,14 +102,9 @@ def parse(text: str) -> Message:
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
-    """One JSON object (RFC 8259) whose names stand once each; `what` it is, for the error.
-
-    Raises
-    ------
-    BadMessage
-        `fatal` where it is no JSON object at all: infinities and numbers of thousands of digits
-        are none, nor is what is nested too deep to read.
-    """
+    """One JSON object (RFC 8259) whose names stand once each; `what` it is, for the error. Raises
+    BadMessage: `fatal` where it is no JSON object at all: infinities and numbers of thousands of
+    digits are none, nor is what is nested too deep to read."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -135,12 +125,8 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def command(action: str, given: dict[str, Any], identifier: str = "") -> LiveCommand:
-    """A command, named by `action`, with the pipeline or summary that it is for.
-
-    Raises
-    ------
-    BadMessage
-    """
+    """A command, named by `action`, with the pipeline or summary that it is for. Raises
+    BadMessage."""
     if action not in ACTIONS:
         raise BadMessage(f"action: one of {', '.join(ACTIONS)}", identifier)
     pipeline, summary = (_text(given, n, _NAME_MAX, identifier) for n in ("pipeline", "summary"))
@@ -148,12 +134,8 @@ def command(action: str, given: dict[str, Any], identifier: str = "") -> LiveCom
 
 
 def topic(given: dict[str, Any], identifier: str = "") -> Topic:
-    """What a subscription names: exactly one of select, query, windows, state.
-
-    Raises
-    ------
-    BadMessage
-    """
+    """What a subscription names: exactly one of select, query, windows, state. Raises
+    BadMessage."""
     named = [name for name in ("select", "query", "windows", "state") if name in given]
     if len(named) != 1:
         raise BadMessage("name one of select, query, windows, state", identifier)
@@ -182,12 +164,7 @@ def _text(given: dict[str, Any], name: str, limit: int, identifier: str) -> str:
 
 
 def unicode_text(value: str, name: str, identifier: str = "") -> str:
-    """The same text, which JSON's escapes can make what no encoding writes.
-
-    Raises
-    ------
-    BadMessage
-    """
+    """The same text, which JSON's escapes can make what no encoding writes. Raises BadMessage."""
     try:
         value.encode()
     except UnicodeEncodeError:

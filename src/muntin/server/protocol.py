@@ -79,17 +79,8 @@ class _Subscription:
 
 
 class Connection:
-    """One client.
-
-    Parameters
-    ----------
-    grant : Grant or None
-        None: it must say hello with a ticket first.
-    run : str
-        Tells one life of the server from the next.
-    now : float
-        Seconds, on any clock that does not go back.
-    """
+    """One client, which must say hello with a ticket first where it has no `grant`. `run`: tells
+    one life of the server from the next. `now`: seconds, on any clock that does not go back."""
 
     def __init__(
         self, grant: Grant | None, run: str, now: float, limits: ServerLimits | None = None

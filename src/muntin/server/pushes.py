@@ -73,13 +73,8 @@ class PushMaker:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def checked(self, topic: Topic, client: Hashable) -> str:
-        """The summary whose windows a topic follows, or "" for all or none.
-
-        Raises
-        ------
-        MuntinError
-            The topic names something that does not exist, or its statement is wrong.
-        """
+        """The summary whose windows a topic follows, or "" for all or none. Raises MuntinError: the
+        topic names something that does not exist, or its statement is wrong."""
         if topic.kind == "state":
             return ""
         if topic.kind == "windows":

@@ -49,13 +49,8 @@ class Reader:
                     moment.load(name, OPEN if spec.sequential else newest)
 
     def on_window(self, text: str, window: ClosedWindow) -> Result:
-        """A statement whose FROM items without a clause read a closed window.
-
-        Raises
-        ------
-        SelectError
-            The statement is wrong, or retention has dropped a part of the window.
-        """
+        """A statement whose FROM items without a clause read a closed window. Raises SelectError:
+        the statement is wrong, or retention has dropped a part of the window."""
         asked = WindowAsked("range", start_us=window.start, end_us=window.end, whole=True)
         with self._stored.moment() as moment:
             reading = self._engine.read(text, moment, asked)
@@ -66,23 +61,13 @@ class Reader:
 
     def standing(self, query: str, window: ClosedWindow) -> Result | None:
         """What a standing query gave for a window that one knows has closed, as it was stored.
-
-        Raises
-        ------
-        SelectError
-            The statement failed on that window.
-        """
+        Raises SelectError: the statement failed on that window."""
         with self._stored.moment(known=True) as moment:
             return moment.stored(query, window)
 
     def followed(self, text: str) -> str:
-        """The summary whose windows a statement follows.
-
-        Raises
-        ------
-        SelectError, UnknownName
-            The statement is wrong, or reads nothing whose windows close.
-        """
+        """The summary whose windows a statement follows. Raises SelectError, UnknownName: the
+        statement is wrong, or reads nothing whose windows close."""
         found = self._followed(text)
         if found is not None:
             return found
@@ -174,18 +159,10 @@ class Rates:
         self._commits: dict[str, deque[tuple[int, int]]] = {}
 
     def of(self, pipeline: str, committed_at: int | None, read: int, now_us: int) -> float | None:
-        """Events a second of wall clock; None until two commits were seen.
-
-        Parameters
-        ----------
-        committed_at : int or None
-            When the newest commit was, in microseconds since 1970 UTC.
-        read : int
-            Events read by then, since the pipeline's beginning.
-        now_us : int
-            Where nothing was committed for three times as long as between commits (and ten
-            seconds at least), nothing comes: 0.
-        """
+        """Events a second of wall clock; None until two commits were seen. `committed_at`: when the
+        newest commit was, in microseconds since 1970 UTC. `read`: events read by then, since the
+        pipeline's beginning. `now_us`: where nothing was committed for three times as long as
+        between commits (and ten seconds at least), nothing comes: 0."""
         if committed_at is None:
             return None
         with self._lock:

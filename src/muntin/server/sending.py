@@ -29,12 +29,7 @@ def client_of(address: Address | None) -> Hashable:
 
 async def while_there(request: Request, asking: Coroutine[Any, Any, T]) -> T:
     """What is answered; it is cancelled where the client goes before, once its body was read.
-
-    Raises
-    ------
-    RefusalError
-        It has gone.
-    """
+    Raises RefusalError: it has gone."""
     asked = asyncio.ensure_future(asking)
     gone = False
 

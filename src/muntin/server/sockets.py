@@ -329,13 +329,8 @@ class GuardedHttp(H11Protocol):
 
 
 def protocols(limits: ServerLimits) -> tuple[type[GuardedHttp], type[UvicornSocket]]:
-    """uvicorn's protocols with a server's limits; uvicorn makes one of them a connection.
-
-    Raises
-    ------
-    BadArgument
-        The system gives the process hardly any descriptors.
-    """
+    """uvicorn's protocols with a server's limits; uvicorn makes one of them a connection. Raises
+    BadArgument: the system gives the process hardly any descriptors."""
     shared = {"limits": limits, "open_connections": Connections(limits)}
     return type("Http", (GuardedHttp,), shared), type("WebSocket", (UvicornSocket,), shared)
 

@@ -20,14 +20,9 @@ Work = TypeVar("Work")
 
 
 class Turns(Generic[Work]):
-    """A queue for each client. The next to run is the first of the client that waits longest
-    since its last turn; one client never has all of the places at once.
-
-    Parameters
-    ----------
-    places : int
-        How much runs at once. One client has at most all but one, where there are several.
-    """
+    """A queue for each client. The next to run is the first of the client that waits longest since
+    its last turn; one client never has all of the places at once. `places`: how much runs at once.
+    One client has at most all but one, where there are several."""
 
     def __init__(self, places: int) -> None:
         self._share = max(1, places - 1)

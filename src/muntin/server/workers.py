@@ -41,24 +41,14 @@ class ForkServer:
         self._closed = False
 
     def warm(self) -> int:
-        """Have kernels loaded for all workers to come: for how many pipelines.
-
-        Raises
-        ------
-        OSError
-            As `begin`.
-        """
+        """Have kernels loaded for all workers to come: for how many pipelines. Raises OSError: as
+        `begin`."""
         with self._lock:
             return self._asked(WARM)
 
     def begin(self) -> tuple[socket.socket, int]:
-        """A new worker: its socket and its process' number. Waits for it.
-
-        Raises
-        ------
-        OSError
-            There is no memory or no process to be had.
-        """
+        """A new worker: its socket and its process' number. Waits for it. Raises OSError: there is
+        no memory or no process to be had."""
         ours, theirs = socket.socketpair()
         try:
             with self._lock, theirs:
@@ -156,13 +146,8 @@ class WorkerProcess:
         self._loop.add_reader(connection.fileno(), self._readable)
 
     async def ask(self, asked: Asked) -> IO[bytes]:
-        """The answer's bytes.
-
-        Raises
-        ------
-        MuntinError
-            What the worker says, or that it had to be ended.
-        """
+        """The answer's bytes. Raises MuntinError: what the worker says, or that it had to be
+        ended."""
         self.busy = True
         self._answer = answer = self._loop.create_future()
         if self.warm:

@@ -67,16 +67,10 @@ class PaneReader:
         self._moved_at = 0.0
 
     def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
-        """What is new; None where nothing is, or nothing was ever sealed.
-
-        Raises
-        ------
-        LedgerError
-            The ledger cannot be read; the next look goes on where this one began.
-        BadArgument
-            Sums that cannot be ranked, or that lack events: the key, the indicator or the summary
-            was added later, and the window reaches further back.
-        """
+        """What is new; None where nothing is, or nothing was ever sealed. Raises LedgerError: the
+        ledger cannot be read; the next look goes on where this one began; BadArgument: sums that
+        cannot be ranked, or that lack events: the key, the indicator or the summary was added
+        later, and the window reaches further back."""
         with self._ledger.snapshot() as view:
             info = view.pipeline(self._pipeline)
             place = view.generation()

@@ -30,10 +30,7 @@ def ranked(
       and its digest appended. A key that is null is left out, and so is a value of 0.
     Returns `values` (int64[n]).
 
-    Raises
-    ------
-    BadArgument
-        Values that are not integers without `scale`, or beyond +-2**50.
+    Raises BadArgument: values that are not integers without `scale`, or beyond +-2**50.
     """
     values = _integers(table.column(value), value, scale)
     kept = values != 0

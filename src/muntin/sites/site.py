@@ -197,13 +197,8 @@ class Site:
 
 
 def token_for(spec: SiteSpec) -> str:
-    """The token of a site, or "".
-
-    Raises
-    ------
-    SpecError
-        The variable that should hold it does not, or it would be sent in the open.
-    """
+    """The token of a site, or "". Raises SpecError: the variable that should hold it does not, or
+    it would be sent in the open."""
     try:
         token = spec.given_token()
     except ValueError as problem:

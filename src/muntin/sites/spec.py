@@ -57,13 +57,8 @@ class CoordinatorSpec(Ranking):
     hosts: tuple[str, ...] = ()
 
     def tokens(self) -> dict[str, str]:
-        """The token of each site; empty where none needs one.
-
-        Raises
-        ------
-        SpecError
-            A variable is not set, or some sites have a token and others have none.
-        """
+        """The token of each site; empty where none needs one. Raises SpecError: a variable is not
+        set, or some sites have a token and others have none."""
         found = {}
         for name, entry in self.sites.items():
             try:
@@ -82,11 +77,6 @@ class CoordinatorSpec(Ranking):
 
     @classmethod
     def of(cls, given: CoordinatorSpec | Mapping[str, Any] | str | Path) -> CoordinatorSpec:
-        """From itself, from keywords in a mapping, or from the path of a YAML file.
-
-        Raises
-        ------
-        SpecError
-            Names the entry, the line of the file, and what would be right.
-        """
+        """From itself, from keywords in a mapping, or from the path of a YAML file. Raises
+        SpecError: names the entry, the line of the file, and what would be right."""
         return spec_file.model_of(cls, given, "docs/topk.md shows what to write in it")

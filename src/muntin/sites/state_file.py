@@ -22,12 +22,7 @@ _LOG = logging.getLogger("muntin.sites")
 
 class StateFile:
     """Magic, the state as `Coordinator.to_bytes` gives it, CRC-32C. One coordinator has it open.
-
-    Raises
-    ------
-    LedgerError
-        Another process has it open, or its folder cannot be written.
-    """
+    Raises LedgerError: another process has it open, or its folder cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,13 +63,8 @@ class StateFile:
         os.replace(self.path, aside)
 
     def save(self, state: bytes) -> None:
-        """Replace the file; whoever reads it sees the old state or the new one.
-
-        Raises
-        ------
-        LedgerError
-            The disk is full, or the file cannot be written. The old state is still there.
-        """
+        """Replace the file; whoever reads it sees the old state or the new one. Raises LedgerError:
+        the disk is full, or the file cannot be written. The old state is still there."""
         checksum = int(google_crc32c.value(state)).to_bytes(_CHECKSUM_BYTES, "little")
         place, path = place_of(str(self.path))
         try:

@@ -150,14 +150,8 @@ def _decimal(about: Mapping[str, Any]) -> pa.DataType | None:
 
 
 class AvroValues:
-    """A parser of records of one schema.
-
-    Parameters
-    ----------
-    fields : tuple of AvroField
-    schema_id : int, optional
-        The number that a registry gave the schema, and that stands in front of each value.
-    """
+    """A parser of records of one schema. `schema_id`: the number that a registry gave the schema,
+    and that stands in front of each value."""
 
     def __init__(self, fields: tuple[AvroField, ...], schema_id: int | None = None) -> None:
         self._fields = fields

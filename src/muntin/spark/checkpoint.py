@@ -82,12 +82,8 @@ def make_folders(spark: SparkSession, location: str) -> None:
 def query_of(location: str) -> str | None:
     """Id of the query whose checkpoint it is; "" where there is none; None where only Spark sees.
 
-    A local folder's is in a file of JSON.
-
-    Raises
-    ------
-    SourceError
-        It is there and cannot be read: nobody shall be told that another query begins.
+    A local folder's is in a file of JSON. Raises SourceError: it is there and cannot be read:
+    nobody shall be told that another query begins.
     """
     path = local_path(location)
     if path is None:
@@ -136,11 +132,7 @@ def check_not_older(location: str, last: int | None) -> None:
     By one that was put back from a copy, Spark would plan those that it lacks anew, with other
     events, and they would be taken for those that are stored. Spark plans a batch before it runs:
     so `last` is asked first, and the checkpoint of another process that still writes is newer.
-
-    Raises
-    ------
-    LedgerConflict
-        It has not; names the remedies.
+    Raises LedgerConflict: it has not; names the remedies.
     """
     folder = local_path(location) if location else None
     newest = None if folder is None else _newest(folder)
@@ -160,12 +152,8 @@ def check_undamaged(location: str) -> None:
 
     Spark opens them in a way that does not look (`FileContext`). With one letter of a name changed,
     a file that was counted is new to it, and one that was not is known. Object stores keep
-    checksums of their own; the state of a user's own operators has Spark's.
-
-    Raises
-    ------
-    SourceError
-        One does not agree; names it, and the remedies.
+    checksums of their own; the state of a user's own operators has Spark's. Raises SourceError: one
+    does not agree; names it, and the remedies.
     """
     folder = local_path(location) if location else None
     if folder is None:
@@ -221,13 +209,9 @@ def check_there(query: StreamingQuery) -> None:
     Spark writes down which files a batch takes, then looks for them, also where the batch runs
     again after a crash. One that is gone by then is left out without a word, whatever
     `spark.sql.files.ignoreMissingFiles` says, since each of them is the root of a search. Spark
-    tells it in the batch's plan, which is not part of its public interface: where that has
-    another form, nothing is checked.
-
-    Raises
-    ------
-    SourceError
-        One is gone, or would be read again; names it, and the remedies.
+    tells it in the batch's plan, which is not part of its public interface: where that has another
+    form, nothing is checked. Raises SourceError: one is gone, or would be read again; names it, and
+    the remedies.
     """
     from py4j.protocol import Py4JError
 
@@ -280,12 +264,8 @@ def check_read_once(location: str, batch_id: int) -> None:
     """As `check_there`, of files that are read again: for who sees the checkpoint alone.
 
     A source of files writes down there which it takes. Others have no such list, and of a
-    checkpoint that is not local, or has another form, nothing is checked.
-
-    Raises
-    ------
-    SourceError
-        Spark has read files of the batch several times.
+    checkpoint that is not local, or has another form, nothing is checked. Raises SourceError: Spark
+    has read files of the batch several times.
     """
     folder = local_path(location) if location else None
     if folder is None:

@@ -42,13 +42,8 @@ _open: dict[tuple[str, str], tuple[str, Ingest]] = {}
 
 
 def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
-    """In a task: fold its rows. What is large goes to a file, and its name to the driver.
-
-    Raises
-    ------
-    BadArgument
-        What came of them is too large for a message to the driver.
-    """
+    """In a task: fold its rows. What is large goes to a file, and its name to the driver. Raises
+    BadArgument: what came of them is too large for a message to the driver."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

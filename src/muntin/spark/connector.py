@@ -65,12 +65,8 @@ def with_connector(source: SourceSpec | None, own: Mapping[str, str]) -> dict[st
     """A program's own Spark settings, and where its source is Kafka and nothing else is said, the
     connector's jars and a limit of what is sent to Python at once: a record may have megabytes,
     16,384 of them end Java, and of so few columns the limit costs nothing that can be measured.
-
-    Raises
-    ------
-    SourceError
-        The jars are not to be had, or not what they should be; names the two ways to give them.
-    """
+    Raises SourceError: the jars are not to be had, or not what they should be; names the two ways
+    to give them."""
     settings = dict(own)
     if source is None or source.format != "kafka":
         return settings

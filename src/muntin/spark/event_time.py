@@ -180,17 +180,9 @@ def _cast_what_can_be(text: pa.Array) -> pa.Array:
 @dataclass(slots=True)
 class Doubt:
     """Events whose number is a time of our days, from 1990 on, in another unit than that of the
-    pipeline's file, in which it lies in January 1970 or in the future.
-
-    Attributes
-    ----------
-    events : int
-        How many.
-    number : str
-        The first of them, as it came.
-    fits : str
-        The unit in which it is a time of our days: there is no other.
-    """
+    pipeline's file, in which it lies in January 1970 or in the future. `events`: how many.
+    `number`: the first of them, as it came. `fits`: the unit in which it is a time of our days:
+    there is no other."""
 
     events: int = 0
     number: str = ""

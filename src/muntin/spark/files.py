@@ -22,13 +22,8 @@ def local_path(path: str) -> Path | None:
 
 
 def unpacked(path: str) -> IO[bytes] | None:
-    """The bytes of a file, which may be a `.gz`; None where it cannot be read here.
-
-    Raises
-    ------
-    OSError, EOFError
-        It is not there, or is no `.gz`: so may reading it.
-    """
+    """The bytes of a file, which may be a `.gz`; None where it cannot be read here. Raises OSError,
+    EOFError: it is not there, or is no `.gz`: so may reading it."""
     here = local_path(path)
     if here is None or here.suffix in COMPRESSED[1:]:
         return None
@@ -51,13 +46,8 @@ def for_spark(path: str) -> str:
 
 def files_at(path: Path) -> list[Path]:
     """The files of a folder, at any depth, that of a path, or those that a pattern names, and in
-    folders that it names; in order. What begins with _ or . is not for readers.
-
-    Raises
-    ------
-    SourceError
-        A link to a folder in which it lies makes files without end of them.
-    """
+    folders that it names; in order. What begins with _ or . is not for readers. Raises SourceError:
+    a link to a folder in which it lies makes files without end of them."""
     if path.is_file():
         return [path]
     return sorted({file for root in _roots(path) for file in _below(root)}, key=str)
@@ -74,13 +64,8 @@ def filled_files(path: str) -> list[str]:
 def is_nested(path: Path) -> bool:
     """Do files lie in folders of a folder, which Spark does not look into by itself?
 
-    Folders of partitions, such as `day=1`, are others: these it knows.
-
-    Raises
-    ------
-    SourceError
-        There are folders of partitions and files beside them, of which Spark leaves out some
-        without a word.
+    Folders of partitions, such as `day=1`, are others: these it knows. Raises SourceError: there
+    are folders of partitions and files beside them, of which Spark leaves out some without a word.
     """
     beside: list[Path] = []
     nested = False

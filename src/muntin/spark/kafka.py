@@ -113,12 +113,8 @@ class Topics:
         """What Kafka calls its cluster and, since each was made, the topics that a source reads:
         {cluster: …, topics: {name: …}}; {} of another source, or by Spark Connect.
 
-        `patiently`: a broker that is away is waited for as long as Spark does.
-
-        Raises
-        ------
-        SourceError
-            Kafka does not answer, though a connection is taken: Spark would try for ever.
+        `patiently`: a broker that is away is waited for as long as Spark does. Raises SourceError:
+        Kafka does not answer, though a connection is taken: Spark would try for ever.
         """
         if self._source is None or self._java is None:
             return {}

@@ -99,12 +99,8 @@ def gather_batch(
     """Partials of a micro-batch of local Parquet files; None where Spark must read them.
 
     That is also where they are not what the pipeline needs: Spark may fill in what they lack, and
-    says what it cannot read.
-
-    Raises
-    ------
-    SourceError
-        Spark must, and columns of `nanoseconds` have another unit in a file.
+    says what it cannot read. Raises SourceError: Spark must, and columns of `nanoseconds` have
+    another unit in a file.
     """
     if source.format != "parquet" or not is_classic(df.sparkSession):
         return None

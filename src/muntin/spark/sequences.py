@@ -115,13 +115,8 @@ class Advanced:
 
 
 class PipelineShards:
-    """The shards of a pipeline's sequential summaries, as the last commit left them.
-
-    Raises
-    ------
-    CorruptSummary
-        The ledger holds a shard that is damaged.
-    """
+    """The shards of a pipeline's sequential summaries, as the last commit left them. Raises
+    CorruptSummary: the ledger holds a shard that is damaged."""
 
     def __init__(self, pipeline: Pipeline, stored: View) -> None:
         self._specs = {n: s for n, s in pipeline.summaries.items() if isinstance(s, PeriodicSpec)}

@@ -33,12 +33,8 @@ def session(name: str = "muntin", settings: Mapping[str, str] | None = None) -> 
 
     A new one has the pipeline's own settings, those that were said outside (spark-submit,
     PYSPARK_SUBMIT_ARGS, spark-defaults.conf), and `settings.SETTINGS` where nobody has said. One
-    that runs is left as it is: its copy shares all but SQL settings.
-
-    Raises
-    ------
-    SourceError
-        Java is missing or too old, or Spark does not start; names the remedy.
+    that runs is left as it is: its copy shares all but SQL settings. Raises SourceError: Java is
+    missing or too old, or Spark does not start; names the remedy.
     """
     needs("spark", "this")
     from pyspark.sql import SparkSession

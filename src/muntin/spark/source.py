@@ -121,13 +121,8 @@ def nanoseconds_of(source: SourceSpec) -> set[str]:
 
 
 def check_nanoseconds(files: Iterable[str], columns: Collection[str]) -> None:
-    """Are columns of nanoseconds that in these Parquet files, too?
-
-    Raises
-    ------
-    SourceError
-        Spark would read other units as the same numbers: times would be a thousandth.
-    """
+    """Are columns of nanoseconds that in these Parquet files, too? Raises SourceError: Spark would
+    read other units as the same numbers: times would be a thousandth."""
     for file in files:
         units = _units(file)
         other = next((name for name in columns if units.get(name, "ns") != "ns"), None)
@@ -153,13 +148,8 @@ def _units(file: str | Path) -> dict[str, str]:
 
 def check_source(source: SourceSpec | None) -> SourceSpec:
     """The source, so far as can be seen before Spark has started: nothing needs to be made for one
-    that is not there.
-
-    Raises
-    ------
-    SpecError, SourceError
-        There is none, as `check_path` and `check_broker`, an option is wrong, or Spark has no Java.
-    """
+    that is not there. Raises SpecError, SourceError: there is none, as `check_path` and
+    `check_broker`, an option is wrong, or Spark has no Java."""
     if source is None:
         raise SpecError("source: is missing: name one, or give a DataFrame")
     for line in mistyped(source):
@@ -294,13 +284,9 @@ def _check_headers(source: SourceSpec) -> None:
 
 
 def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
-    """The columns that a pipeline reads, fields evaluated; with their Arrow types.
-
-    Raises
-    ------
-    SourceError
-        A column is missing, of a type that cannot be used, or a field's expression is wrong.
-    """
+    """The columns that a pipeline reads, fields evaluated; with their Arrow types. Raises
+    SourceError: a column is missing, of a type that cannot be used, or a field's expression is
+    wrong."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 

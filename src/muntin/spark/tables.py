@@ -39,13 +39,8 @@ def is_table(data: Any) -> bool:
 
 
 def arrow_of(data: Any) -> pa.RecordBatchReader:
-    """The batches of a table, without a copy where its owner makes none.
-
-    Raises
-    ------
-    SourceError
-        A column has no Arrow type, such as one of Python objects of several kinds.
-    """
+    """The batches of a table, without a copy where its owner makes none. Raises SourceError: a
+    column has no Arrow type, such as one of Python objects of several kinds."""
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)

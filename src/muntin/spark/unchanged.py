@@ -36,13 +36,8 @@ def states_of(files: Iterable[str]) -> States:
 
 
 def check_unchanged(before: States, after: States) -> None:
-    """One that is gone by now was read to its end, or Spark has said that it was not there.
-
-    Raises
-    ------
-    SourceError
-        A file is another one than before; names it, and the remedy.
-    """
+    """One that is gone by now was read to its end, or Spark has said that it was not there. Raises
+    SourceError: a file is another one than before; names it, and the remedy."""
     changed = sorted(file for file, state in before.items() if after.get(file, state) != state)
     if changed:
         more = f" and {len(changed) - 1:,} more were" if len(changed) > 1 else " was"

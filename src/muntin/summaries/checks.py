@@ -84,13 +84,8 @@ def with_plain_integers(made: Any) -> None:
 
 def array_of(values: Any, what: str = "value") -> np.ndarray:
     """Numbers or times, as users give them, as NumPy has them; decimals as the nearest floats.
-
-    Raises
-    ------
-    BadArgument
-        A null or masked one, a number beyond float64 (the first position is named), or what is no
-        array of one type.
-    """
+    Raises BadArgument: a null or masked one, a number beyond float64 (the first position is named),
+    or what is no array of one type."""
     arrow = isinstance(values, pa.Array | pa.ChunkedArray)
     kind = values.type if arrow else getattr(values, "dtype", np.dtype(object))
     if isinstance(values, np.ma.MaskedArray):

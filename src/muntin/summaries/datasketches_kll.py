@@ -50,17 +50,9 @@ _FULL = struct.Struct("<QHBB")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a sketch is made of, in the items' own type.
-
-    Attributes
-    ----------
-    offsets : int64[levels + 1]
-        Where each level begins in the full array; the last is the array's size.
-    items : ndarray[retained]
-        Of all levels, from level 0 on, each sorted.
-    low, high : ndarray[1]
-        Minimum and maximum; anything where count is 0.
-    """
+    """What a sketch is made of, in the items' own type. `offsets`: where each level begins in the
+    full array; the last is the array's size. `items`: of all levels, from level 0 on, each sorted.
+    `low`, `high`: minimum and maximum; anything where count is 0."""
 
     k: int
     min_k: int
@@ -94,15 +86,10 @@ def encode(parts: Parts, dtype: str) -> bytes:
 
 
 def decode(data: Any, dtype: str) -> Parts:
-    """The parts of a sketch, every one checked; copies, and sorts level 0 where it is not.
-
-    Raises
-    ------
-    CorruptSummary
-        Another family or version, a length that is not what the numbers before it say, levels
-        that overlap or are not sorted, weights that do not add up to the count, a NaN, or an item
-        beyond minimum or maximum.
-    """
+    """The parts of a sketch, every one checked; copies, and sorts level 0 where it is not. Raises
+    CorruptSummary: another family or version, a length that is not what the numbers before it say,
+    levels that overlap or are not sorted, weights that do not add up to the count, a NaN, or an
+    item beyond minimum or maximum."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise CorruptSummary(f"KLL: expected bytes, got {type(data).__name__}")
     data = bytes(data)

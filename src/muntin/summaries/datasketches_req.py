@@ -69,15 +69,9 @@ def encode(parts: ReqParts) -> bytes:
 
 
 def decode(data: Any) -> ReqParts:
-    """The parts of a sketch, each checked; levels are sorted here.
-
-    Raises
-    ------
-    CorruptSummary
-        Bytes that are no such sketch.
-    IncompatibleSummary
-        A sketch of low rank accuracy: its minimum is what is sure.
-    """
+    """The parts of a sketch, each checked; levels are sorted here. Raises CorruptSummary: bytes
+    that are no such sketch; IncompatibleSummary: a sketch of low rank accuracy: its minimum is what
+    is sure."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise CorruptSummary(f"REQ: expected bytes, got {type(data).__name__}")
     data = bytes(data)

@@ -83,14 +83,8 @@ def seal(kind: str, parameters: Mapping[str, Any], *body: bytes) -> bytes:
 
 
 def unseal(data: bytes | memoryview, kind: str) -> tuple[dict[str, Any], memoryview]:
-    """Parameters and body of sealed bytes of `kind`.
-
-    Raises
-    ------
-    CorruptSummary
-        Another kind, another version, a wrong length, a wrong checksum, or parameters that are
-        not in canonical form.
-    """
+    """Parameters and body of sealed bytes of `kind`. Raises CorruptSummary: another kind, another
+    version, a wrong length, a wrong checksum, or parameters that are not in canonical form."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise CorruptSummary(f"expected bytes, got {type(data).__name__}")
     view = memoryview(data)

@@ -47,13 +47,8 @@ class IndicatorValues:
 
 
 def indicator_values(name: str, array: pa.Array, asked: SumType | None) -> IndicatorValues:
-    """Read an indicator's column as the type that it has, or takes.
-
-    Raises
-    ------
-    BadArgument
-        Not a number, another type than that of the sums, or a value beyond int64.
-    """
+    """Read an indicator's column as the type that it has, or takes. Raises BadArgument: not a
+    number, another type than that of the sums, or a value beyond int64."""
     array = decoded(array)
     kind = array.type
     nulls = array.null_count

@@ -30,20 +30,10 @@ def item_kind(kind: pa.DataType) -> str:
 
 
 def as_items(items: Any) -> pa.Array:
-    """One Arrow array of strings, binary or 64-bit integers, without nulls.
-
-    Parameters
-    ----------
-    items : pyarrow Array or ChunkedArray, ndarray, sequence, or one str, bytes or int
-        Strings (also large, view and dictionary-encoded), binary, integers, booleans, dates
-        (which become days since 1970), timestamps, times of day or durations (microseconds, in
-        whatever unit they come). All of one type.
-
-    Raises
-    ------
-    BadArgument
-        Null items, or a type that is none of these.
-    """
+    """One Arrow array of strings, binary or 64-bit integers, without nulls. `items`: strings (also
+    large, view and dictionary-encoded), binary, integers, booleans, dates (which become days since
+    1970), timestamps, times of day or durations (microseconds, in whatever unit they come). All of
+    one type. Raises BadArgument: null items, or a type that is none of these."""
     return _plain(given_items(items))
 
 

@@ -160,13 +160,8 @@ class KeyValues:
 
 
 def key_values(name: str, array: pa.Array) -> KeyValues:
-    """Read a key column.
-
-    Raises
-    ------
-    BadArgument
-        A type that cannot be a key, or a value beyond int64.
-    """
+    """Read a key column. Raises BadArgument: a type that cannot be a key, or a value beyond
+    int64."""
     if isinstance(array, pa.DictionaryArray):
         return _coded(name, array)
     kind = kind_of(name, array)
@@ -220,13 +215,8 @@ class KeyColumn:
         return index
 
     def number(self, values: KeyValues, out: np.ndarray) -> np.ndarray:
-        """Numbers (int32) of values; unknown ones are appended.
-
-        Raises
-        ------
-        BadArgument
-            A string that is not UTF-8, which is numbered nevertheless.
-        """
+        """Numbers (int32) of values; unknown ones are appended. Raises BadArgument: a string that
+        is not UTF-8, which is numbered nevertheless."""
         if values.codes is not None and values.values is not None:
             inner = values.values
             of_code = self.number(inner, np.empty(inner.length, np.int32))

@@ -77,17 +77,9 @@ def levels_sorted(items: np.ndarray, offsets: np.ndarray) -> bool:
 
 
 class LevelStack:
-    """Levels of weighted items under a capacity that k sets.
-
-    Parameters
-    ----------
-    k : int
-        Capacity of the top level; a stack of many levels holds about 3 k items.
-    coins : uint64[4]
-        See `new_coins`; advanced in place, and may be shared by the stacks of one window.
-    stamped : bool
-        Items carry a stamp.
-    """
+    """Levels of weighted items under a capacity that k sets. `k`: capacity of the top level; a
+    stack of many levels holds about 3 k items. `coins`: see `new_coins`; advanced in place, and may
+    be shared by the stacks of one window. `stamped`: items carry a stamp."""
 
     __slots__ = ("coins", "k", "keys", "offsets", "ordered", "stamps")
 

@@ -174,13 +174,8 @@ def encode(tables: CalmTables) -> bytes:
 def decode(
     kind: str, body: memoryview, shape: CalmShape, items: str | None, promote: int
 ) -> CalmTables:
-    """What `encode` wrote for this shape, every index and link in it checked.
-
-    Raises
-    ------
-    CorruptSummary
-        Another length, or a state that no sequence of updates leads to.
-    """
+    """What `encode` wrote for this shape, every index and link in it checked. Raises
+    CorruptSummary: another length, or a state that no sequence of updates leads to."""
     fixed = shape.buckets * CalmShape.bucket_bytes(shape.queue_ways, shape.with_losses)
     fixed += shape.k * 8 * shape.columns + 8 * MARKS
     store = shape.k * (HEADER + shape.item_bytes)

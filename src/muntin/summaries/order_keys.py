@@ -78,13 +78,8 @@ def _converted(column: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def bounds_of(column: np.ndarray) -> tuple[int, int]:
-    """Smallest and largest key of a column of `as_column` with at least one value.
-
-    Raises
-    ------
-    BadArgument
-        A NaN; the message names the first position.
-    """
+    """Smallest and largest key of a column of `as_column` with at least one value. Raises
+    BadArgument: a NaN; the message names the first position."""
     return checked_bounds(column, *extremes(bits_of(column), column.dtype == np.float64))
 
 
@@ -101,13 +96,8 @@ def checked_bounds(column: np.ndarray, low: int, high: int) -> tuple[int, int]:
 
 def weighed(column: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """A column of `as_column` and its weights, int64[n] above 0; values of weight 0 are left out.
-
-    Raises
-    ------
-    BadArgument
-        Weights that are negative, no integers, or not one for each value; a NaN, whatever its
-        weight.
-    """
+    Raises BadArgument: weights that are negative, no integers, or not one for each value; a NaN,
+    whatever its weight."""
     heavy = as_weights(weights, len(column))
     if len(heavy) != len(column):  # one for all
         heavy = np.repeat(heavy, len(column))

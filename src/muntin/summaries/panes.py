@@ -188,14 +188,9 @@ def stack_body(stacks: Sequence[LevelStack]) -> bytes:
 def restore_stacks(
     kind: str, k: int, coins: np.ndarray, sizes: Any, counts: Sequence[int], body: Body
 ) -> list[LevelStack]:
-    """Stacks from `stack_body`, with the level sizes and counts that the parameters hold.
-
-    Raises
-    ------
-    CorruptSummary
-        Sizes that are no level sizes, do not fit k, or do not add up to the counts; levels that
-        are not sorted; a body of another length.
-    """
+    """Stacks from `stack_body`, with the level sizes and counts that the parameters hold. Raises
+    CorruptSummary: sizes that are no level sizes, do not fit k, or do not add up to the counts;
+    levels that are not sorted; a body of another length."""
     for levels in sizes:
         if not 1 <= len(levels) <= LEVELS_MAX:
             raise CorruptSummary(f"{kind}: {levels!r} are not the sizes of levels")

@@ -63,13 +63,8 @@ class FingerprintRun:
 
     @classmethod
     def read(cls, body: Body, universe: int, count: int, *, copy: bool) -> Self:
-        """The run that comes next in a body.
-
-        Raises
-        ------
-        CorruptSummary
-            It is too short, or not what `parts` wrote for `count` keys.
-        """
+        """The run that comes next in a body. Raises CorruptSummary: it is too short, or not what
+        `parts` wrote for `count` keys."""
         if not 1 <= count <= RUN_KEYS_MAX:
             raise CorruptSummary(f"a run of {count} keys")
         parts = (np.frombuffer(body.view(n), np.uint8) for n in _lengths(universe, count))

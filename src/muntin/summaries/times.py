@@ -17,18 +17,10 @@ _ARROW_TIMES = frozenset(np.dtype(f"M8[{unit}]") for unit in ("s", "ms", "us", "
 def as_times(times: Any, length: int) -> np.ndarray:
     """Times as int64[length] microseconds, C-ordered, read-only; no copy where they are that.
 
-    Parameters
-    ----------
-    times : int64 array (microseconds, or any unit that the summary was set up with), Arrow
-        timestamps, datetime64, datetimes, or one of these for all
-        Timestamps without a zone count as UTC; nanoseconds are rounded down.
-    length : int
-        How many items there are.
-
-    Raises
-    ------
-    BadArgument
-        Floats or other types, nulls, or another length.
+    `times`: an int64 array (microseconds, or any unit that the summary was set up with), Arrow
+    timestamps, datetime64, datetimes, or one of these for all `length` items. Timestamps without a
+    zone count as UTC; nanoseconds are rounded down. Raises BadArgument: floats or other types,
+    nulls, or another length.
     """
     if isinstance(times, pa.Scalar):
         times = times.as_py()

@@ -20,17 +20,10 @@ _FAR = 1 << 65
 
 
 class WeightedView:
-    """Sorted values with the weight up to and including each.
-
-    Parameters
-    ----------
-    values : ndarray[n]
-        Sorted; n > 0.
-    cumulative : int64[n]
-        Running sum of the weights; the last is the total. Weights of 0 are allowed.
-    ends : pair of ndarray[1], optional
-        Smallest and largest value where they are known exactly, though no item may hold them.
-    """
+    """Sorted values with the weight up to and including each. `values`: sorted; n > 0.
+    `cumulative`: running sum of the weights; the last is the total. Weights of 0 are allowed.
+    `ends`: smallest and largest value where they are known exactly, though no item may hold
+    them."""
 
     __slots__ = ("_answers", "_known_ends", "cumulative", "total", "values")
 
@@ -59,13 +52,9 @@ class WeightedView:
     def around(self, q: Any, error: float) -> np.ndarray:
         """Values at fractions, at `error` below them, and at `error` above: [3, n].
 
-        A value at a fraction is the smallest whose weight reaches it. With known ends, 0 and 1
-        are answered by them, and so are bounds that reach beyond.
-
-        Raises
-        ------
-        BadArgument
-            Fractions that are not in [0, 1], or not of one dimension.
+        A value at a fraction is the smallest whose weight reaches it. With known ends, 0 and 1 are
+        answered by them, and so are bounds that reach beyond. Raises BadArgument: fractions that
+        are not in [0, 1], or not of one dimension.
         """
         fractions = _numbers(q)
         places = np.empty((3, len(fractions)), np.int64)

@@ -12,13 +12,8 @@ ONE = read_only(np.ones(1, np.int64))  # as all that as_weights returns: one typ
 
 
 def as_weights(weights: Any, items: int) -> np.ndarray:
-    """int64[items], or int64[1] that stands for all (also where no weights are given).
-
-    Raises
-    ------
-    BadArgument
-        Not integers, null, negative, beyond int64, or not one for each item.
-    """
+    """int64[items], or int64[1] that stands for all (also where no weights are given). Raises
+    BadArgument: not integers, null, negative, beyond int64, or not one for each item."""
     if weights is None:
         return ONE
     array = array_of(weights, "weight")

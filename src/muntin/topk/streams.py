@@ -80,11 +80,9 @@ def from_file(
     `sites`: where there is no column `site`, each record goes to one of so many at random (10).
     `columns`: what these columns are called in the file: {"time": "time_hour", "object": "origin"}.
 
-    Raises
-    ------
-    BadArgument
-        The file cannot be read, lacks a column, has null or non-integer values, or its counts would
-        take more than 2 GiB; or `sites` is given, and the file says itself which site each is of.
+    Raises BadArgument: the file cannot be read, lacks a column, has null or non-integer values, or
+    its counts would take more than 2 GiB; or `sites` is given, and the file says itself which site
+    each is of.
     """
     name = str(path)
     if not os.path.isfile(name):

@@ -9,15 +9,9 @@ def first_open(after: int, length: int, every: int) -> int:
 
 
 def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 1) -> np.ndarray:
-    """Starts of the windows that hold any part of these slices: int64[n], ascending.
-
-    Parameters
-    ----------
-    slices : int64[p]
-        Their starts, ascending.
-    width : int
-        How long they are, microseconds. A pane lies in a window whole: 1 will do.
-    """
+    """Starts of the windows that hold any part of these slices: int64[n], ascending. `slices`:
+    their starts, ascending. `width`: how long they are, microseconds. A pane lies in a window
+    whole: 1 will do."""
     firsts = (slices - length) // every + 1
     lasts = (slices + width - 1) // every
     firsts[1:] = np.maximum(firsts[1:], lasts[:-1] + 1)  # those that no slice before it is in

@@ -54,13 +54,7 @@ def is_plain(text: str) -> bool:
 
 
 class PostgresCatalog:
-    """Answers; thread-safe.
-
-    Parameters
-    ----------
-    columns_of : callable
-        (Relation) -> names and Arrow types of its columns.
-    """
+    """Answers; thread-safe. `columns_of`: (Relation) -> names and Arrow types of its columns."""
 
     def __init__(self, columns_of: Callable[[ShownTable], Columns]) -> None:
         self._columns_of = columns_of
@@ -68,12 +62,7 @@ class PostgresCatalog:
         self._made: tuple[Any, dict[str, pa.Table]] | None = None
 
     def sql(self, text: str, known: Mapping[str, ShownTable]) -> Result:
-        """The answer to a statement.
-
-        Raises
-        ------
-        SelectError
-        """
+        """The answer to a statement. Raises SelectError."""
         tables = self._tables(known)
         classes = tables["pg_class"].select(["relname", "oid"]).to_pylist()
         oids = {one["relname"]: one["oid"] for one in classes}

@@ -10,13 +10,8 @@ _LOG = logging.getLogger("muntin.server.postgres")
 
 
 class Certificate:
-    """A chain and its key as PEM files; TLS 1.2 or newer.
-
-    Raises
-    ------
-    BadArgument
-        The files cannot be read, or do not belong together.
-    """
+    """A chain and its key as PEM files; TLS 1.2 or newer. Raises BadArgument: the files cannot be
+    read, or do not belong together."""
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._files = (chain, key)

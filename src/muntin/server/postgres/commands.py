@@ -27,16 +27,9 @@ def write_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionCommand:
-    """Something that is obeyed without an answer of rows.
-
-    Attributes
-    ----------
-    tag : str
-        As CommandComplete says it; also what it is.
-    name, value : str
-        Of a setting; the statement of DEALLOCATE, the cursor of CLOSE, the setting of RESET, "" for
-        all; the savepoint of ROLLBACK TO.
-    """
+    """Something that is obeyed without an answer of rows. `tag`: as CommandComplete says it; also
+    what it is. `name`, `value`: of a setting; the statement of DEALLOCATE, the cursor of CLOSE, the
+    setting of RESET, "" for all; the savepoint of ROLLBACK TO."""
 
     tag: str
     name: str = ""
@@ -44,13 +37,8 @@ class SessionCommand:
 
 
 def command_of(text: str) -> SessionCommand | None:
-    """The command that a text is; None where it is a question.
-
-    Raises
-    ------
-    SelectError
-        A setting that cannot be had.
-    """
+    """The command that a text is; None where it is a question. Raises SelectError: a setting that
+    cannot be had."""
     words = words_of(text)
     tag = _TAGS.get(words[0].value) if words and words[0].kind == "name" else None
     if tag is None:
@@ -72,17 +60,9 @@ def command_of(text: str) -> SessionCommand | None:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """DECLARE, or FETCH: how psycopg2, SQLAlchemy, ibis and postgres_fdw read many rows.
-
-    Attributes
-    ----------
-    select : tuple of Edit
-        What leaves the SELECT that is declared; nothing where it is FETCH.
-    rows : int
-        How many to fetch; 0: all.
-    hold : bool
-        Whether it outlives its transaction.
-    """
+    """DECLARE, or FETCH: how psycopg2, SQLAlchemy, ibis and postgres_fdw read many rows. `select`:
+    what leaves the SELECT that is declared; nothing where it is FETCH. `rows`: how many to fetch;
+    0: all. `hold`: whether it outlives its transaction."""
 
     name: str
     select: tuple[Edit, ...] = ()
@@ -133,13 +113,8 @@ def copy_messages(rows: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def copied(words: Words) -> tuple[Edit, ...]:
-    """What leaves the SELECT that a COPY reads; nothing where a statement is no COPY.
-
-    Raises
-    ------
-    SelectError
-        It copies something else, or in another format.
-    """
+    """What leaves the SELECT that a COPY reads; nothing where a statement is no COPY. Raises
+    SelectError: it copies something else, or in another format."""
     if not words or not words[0].is_word("COPY"):
         return ()
     close = words.pairs.get(1, 0)

@@ -53,13 +53,8 @@ _STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
 def literals(
     values: Sequence[bytes | None], formats: Sequence[int], types: Sequence[int]
 ) -> list[str]:
-    """Of all parameters of a Bind.
-
-    Raises
-    ------
-    SelectError
-        A value is none of its type, or the type is not known here.
-    """
+    """Of all parameters of a Bind. Raises SelectError: a value is none of its type, or the type is
+    not known here."""
     each = formats_of(formats, len(values))
     if len(formats) > 1 and len(formats) != len(values):
         raise SelectError("formats do not match the parameters", code="value")

@@ -41,12 +41,8 @@ class Opening:
     cancel: Callable[[int, bytes], None]
 
     async def begin(self, link: ClientLink) -> tuple[Grant, SessionSettings] | None:
-        """Who it is and what it has set; None where it only cancelled.
-
-        Raises
-        ------
-        Refusal, ScramError, FrameError, GoneError
-        """
+        """Who it is and what it has set; None where it only cancelled. Raises Refusal, ScramError,
+        FrameError, GoneError."""
         for _ in range(4):
             message = await link.startup()
             match message:

@@ -87,13 +87,8 @@ def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
 
 
 def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple[str, ...]]:
-    """The statement as SELECT here reads it, and what is to be said of that.
-
-    Raises
-    ------
-    SelectError
-        It filters by `time` in a way that is no window.
-    """
+    """The statement as SELECT here reads it, and what is to be said of that. Raises SelectError: it
+    filters by `time` in a way that is no window."""
     words = words_of(text)
     edits, said = list[Edit](), set[str]()
     selects, owners = selects_of(words)

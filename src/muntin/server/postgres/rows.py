@@ -102,15 +102,9 @@ def modifier_of(kind: pa.DataType) -> int:
 
 
 def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW) -> Iterator[bytes]:
-    """DataRow messages, many at once.
-
-    Parameters
-    ----------
-    formats : sequence of int
-        As Bind has them: none (all text), one for all columns, or one for each.
-    letter : bytes
-        `COPY_DATA`: messages of COPY, whose rows in binary have the same bytes.
-    """
+    """DataRow messages, many at once. `formats`: as Bind has them: none (all text), one for all
+    columns, or one for each. `letter`: `COPY_DATA`: messages of COPY, whose rows in binary have the
+    same bytes."""
     each = formats_of(formats, table.num_columns)
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
         piece = table.slice(at, ROWS_AT_ONCE).combine_chunks()
@@ -274,13 +268,7 @@ def _item_text(text: str | None) -> str:
 
 def _dimensions(value: pa.Scalar) -> tuple[list[int], pa.Array]:
     """How long the lists of an array are, from the outermost one on, and its items; no dimension
-    where there are none.
-
-    Raises
-    ------
-    SelectError
-        Lists in it are not as long as each other.
-    """
+    where there are none. Raises SelectError: lists in it are not as long as each other."""
     items = value.values
     sizes = [len(items)]
     while pa.types.is_list(items.type):

@@ -28,18 +28,8 @@ _ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "t
 
 
 class SessionSettings:
-    """Of one connection.
-
-    Parameters
-    ----------
-    given : mapping
-        Of the startup message.
-
-    Raises
-    ------
-    Refusal
-        Another encoding than UTF-8.
-    """
+    """Of one connection. `given`: of the startup message. Raises Refusal: another encoding than
+    UTF-8."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         encoding = given.get("client_encoding", "UTF8").strip("'\"").upper().replace("-", "")
@@ -67,13 +57,7 @@ class SessionSettings:
         return ((name, self._values[name.lower()]) for name in _REPORTED)
 
     def set(self, name: str, value: str) -> None:
-        """What is fixed here stays as it is.
-
-        Raises
-        ------
-        Refusal
-            No window.
-        """
+        """What is fixed here stays as it is. Raises Refusal: no window."""
         fixed = name in _NAMES and name not in (_OWN, _WINDOW)
         if fixed or len(name) > NAME_CHARACTERS_MAX:
             return
@@ -88,13 +72,8 @@ class SessionSettings:
         self._values = {**self._first, **kept}
 
     def shown(self, text: str) -> str:
-        """SHOW name, or ALL, as a SELECT; any other text as it is.
-
-        Raises
-        ------
-        SelectError
-            There is no such setting.
-        """
+        """SHOW name, or ALL, as a SELECT; any other text as it is. Raises SelectError: there is no
+        such setting."""
         words = words_of(text)
         if len(words) < 2 or not words[0].is_word("SHOW") or words[1].is_word("TABLES"):
             return text
@@ -115,13 +94,8 @@ class SessionSettings:
 
 @lru_cache(maxsize=64)
 def window_of(setting: str) -> WindowAsked:
-    """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes.
-
-    Raises
-    ------
-    Refusal
-        It is none of these.
-    """
+    """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes. Raises Refusal: it
+    is none of these."""
     try:
         statement = parse(f"SELECT 1 FROM x FOR {setting}", Limits())  # noqa: S608 (it is not run)
         (window,) = (item.window or OPEN for item in statement.items)
@@ -144,12 +118,7 @@ def named(words: Sequence[Word]) -> str:
 
 def setting_of(words: Sequence[Word]) -> tuple[str, str]:
     """Name and value of SET; "" where it sets nothing that is kept (a transaction's way, a role).
-
-    Raises
-    ------
-    SelectError
-        Another encoding than UTF-8.
-    """
+    Raises SelectError: another encoding than UTF-8."""
     rest = [word for word in words[1:] if not word.is_word("SESSION", "LOCAL")]
     name = named(rest) if rest else ""
     at = next((at for at, word in enumerate(rest) if word.is_word("TO", "=")), len(rest))

@@ -168,13 +168,8 @@ def parameters_of(words: Sequence[Word]) -> int:
 
 
 def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = ()) -> Edited:
-    """The statement with literals in place of $1, $2, ..., and with further edits.
-
-    Raises
-    ------
-    SelectError
-        There is no such parameter, or the statement becomes too long.
-    """
+    """The statement with literals in place of $1, $2, ..., and with further edits. Raises
+    SelectError: there is no such parameter, or the statement becomes too long."""
     words = words_of(text)
     edits, size = [*also], 0
     for at, word in enumerate(words):

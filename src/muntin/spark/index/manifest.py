@@ -67,13 +67,8 @@ class Manifest:
         return [file.file for file in self.files] + ([self.digest] if self.digest else [])
 
     def commit(self, folder: str) -> None:
-        """Add this revision to a folder, in place of those before it.
-
-        Raises
-        ------
-        SourceError
-            Another process was first, or the file cannot be written: readers see no change.
-        """
+        """Add this revision to a folder, in place of those before it. Raises SourceError: another
+        process was first, or the file cannot be written: readers see no change."""
         content = {"muntin_index": FORMAT, **asdict(self)}
         content["crc32c"] = _checksum(content)
         data = json.dumps(content, sort_keys=True, indent=1).encode()

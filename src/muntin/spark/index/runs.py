@@ -77,13 +77,8 @@ _Chunk = tuple[np.ndarray, np.ndarray]
 
 
 class RunReader:
-    """The chunks of run files, of which the wanted partitions are read.
-
-    Raises
-    ------
-    SourceError
-        A file is missing or cut: the folder is not the same one on all machines, or it is full.
-    """
+    """The chunks of run files, of which the wanted partitions are read. Raises SourceError: a file
+    is missing or cut: the folder is not the same one on all machines, or it is full."""
 
     def __init__(
         self, folder: str, names: Iterable[str], partitions: int, wanted: range | None = None

@@ -122,14 +122,7 @@ class Numbering:
 
 
 class Accumulator:
-    """Events summed by key.
-
-    Parameters
-    ----------
-    keys : the keys
-    algebra : Sums
-        The indicators.
-    """
+    """Events summed by key."""
 
     __slots__ = (
         "_bounds", "_derived", "_layout", "_tables", "algebra", "count", "keys", "nulls",

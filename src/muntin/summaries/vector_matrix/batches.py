@@ -59,13 +59,8 @@ def _column(batch: pa.RecordBatch, what: str, name: str) -> pa.Array:
 
 
 def read_batch(kinds: Kinds, indicators: Indicators, batch: pa.RecordBatch) -> EventColumns:
-    """The key columns and indicators of a batch.
-
-    Raises
-    ------
-    BadArgument
-        A column is missing, or of another type than it was so far.
-    """
+    """The key columns and indicators of a batch. Raises BadArgument: a column is missing, or of
+    another type than it was so far."""
     keys = {name: key_values(name, _column(batch, "key column", name)) for name in kinds}
     for name, values in keys.items():
         known = kinds[name]

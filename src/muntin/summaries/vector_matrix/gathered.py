@@ -250,12 +250,7 @@ def read_whole(
     data: bytes, kind: str, algebra: type[Kind], *more: str
 ) -> tuple[dict[str, Any], Segment, Kind]:
     """Of a matrix's bytes: parameters (their values are not checked), segment and its algebra.
-
-    Raises
-    ------
-    CorruptSummary
-        Not what a matrix writes.
-    """
+    Raises CorruptSummary: not what a matrix writes."""
     parameters, body = unseal(data, kind)
     if set(parameters) != {"columns", "keys", *more}:
         raise CorruptSummary(f"{kind}: parameters {sorted(parameters)!r:.500}")
