@@ -19,16 +19,9 @@ def events_over_time(
 ) -> dict[str, Any]:
     """Events by event time, as rollups and panes tell without being opened.
 
-    Parameters
-    ----------
-    start, end : int or None
-        Microseconds since 1970 UTC; None: from the first, or to the last that is stored.
-
-    Returns
-    -------
-    dict
-        `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that
-        holds events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
+    `start`, `end`: None: from the first, or to the last that is stored. What comes of it:
+    `width_us`: of a point, a multiple of the pane; `points`: [start, events] of each that holds
+    events, at most about `POINTS_MAX`, ascending; `from`, `to`: all that is stored.
     """
     with pieces_of(ledger, SegmentCache(0)) as pieces:
         found = _counting(pieces, pipeline)

@@ -12,27 +12,19 @@ STALE_US_MIN = 10_000_000  # a batch may take seconds; below this nothing is cal
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """What a pipeline does, as far as its ledger tells.
-
-    Attributes
-    ----------
-    state : str
-        "unknown": it has said and committed nothing yet. "running": it commits.
-        "idle": it is there, and has nothing to commit. "stale": no sign of life for three
-        triggers, and 10 s at least; its process may be gone. "failed": it ended by an error.
-        "finished": it ended in order, since it was stopped or had taken all.
-    stale : bool
-        Answers may lack events that have come since: unknown, stale or failed.
-    silent_us : int or None
-        Since the last sign of life; None where there was none.
-    reason : str
-        Why it failed.
-    """
+    """What a pipeline does, as far as its ledger tells."""
 
     state: str
+    """"unknown": it has said and committed nothing yet. "running": it commits. "idle": it is there,
+    and has nothing to commit. "stale": no sign of life for three triggers, and 10 s at least; its
+    process may be gone. "failed": it ended by an error. "finished": it ended in order, since it was
+    stopped or had taken all."""
     stale: bool
+    """Answers may lack events that have come since: unknown, stale or failed."""
     silent_us: int | None
+    """Since the last sign of life; None where there was none."""
     reason: str = ""
+    """Why it failed."""
 
 
 def liveness(

@@ -31,24 +31,16 @@ _EXAMPLES_MAX = 16  # pieces
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A summary of a run of panes.
-
-    Attributes
-    ----------
-    segment : Segment or None
-        Of one slice; None where nothing is stored.
-    events, late : int
-    token : Hashable
-        Equal tokens, equal content.
-    among : (Together, int), optional
-        The windows that it closes with, and which of them it is.
-    """
+    """A summary of a run of panes."""
 
     segment: Segment | None
+    """Of one slice; None where nothing is stored."""
     events: int
     late: int
     token: Hashable
+    """Equal tokens, equal content."""
     among: tuple[Together, int] | None = None
+    """The windows that it closes with, and which of them it is."""
 
 
 class SegmentCache(Cache[Any]):

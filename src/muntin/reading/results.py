@@ -23,30 +23,20 @@ _NO_ROWS = pa.table({})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """Results of a standing query, oldest first.
-
-    Attributes
-    ----------
-    marks : int64[n, 4]
-        Start, end, revision and checksum of each: where these are the same, all of it is.
-    said : sequence of Result, or None
-        What is true of each, without its rows; None where the statement failed.
-    statements : sequence of bytes, or None
-        Which statement each is of, as `statement_of` tells it.
-    starts : int64[n + 1]
-        Where the rows of each begin; the last is the number of rows.
-    table : pyarrow.Table
-        The rows of all, with their windows in front.
-    schema : pyarrow.Schema, optional
-        Of the rows of each that did not fail, where it is the same.
-    """
+    """Results of a standing query, oldest first."""
 
     marks: np.ndarray
+    """Start, end, revision and checksum of each: where these are the same, all of it is."""
     said: Sequence[Result | None]
+    """What is true of each, without its rows; None where the statement failed."""
     statements: Sequence[bytes | None]
+    """Which statement each is of, as `statement_of` tells it."""
     starts: np.ndarray
+    """Where the rows of each begin; the last is the number of rows."""
     table: pa.Table
+    """The rows of all, with their windows in front."""
     schema: pa.Schema | None
+    """Of the rows of each that did not fail, where it is the same."""
 
     @property
     def known(self) -> list[Result]:

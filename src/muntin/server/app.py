@@ -48,27 +48,18 @@ _HEADERS = [
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What a server may do beside answering from a ledger, behind the same auth.
-
-    Attributes
-    ----------
-    reader : Reader
-        Answers instead of the ledger's own reader.
-    routes : callable
-        (Http) -> the routes to add; `http.admitted(request)` says who asks.
-    alongside : callable
-        An asynchronous context manager that is open while the server runs, on its loop.
-    paths : mapping
-        The routes in the words of OpenAPI: path -> method -> operation.
-    metrics : callable
-        What GET /metrics shows beside the rest.
-    """
+    """What a server may do beside answering from a ledger, behind the same auth."""
 
     reader: Reader
+    """Answers instead of the ledger's own reader."""
     routes: Callable[[Http], Sequence[BaseRoute]]
+    """(Http) -> the routes to add; `http.admitted(request)` says who asks."""
     alongside: Callable[[], AbstractAsyncContextManager[Any]]
+    """Is open while the server runs, on its loop."""
     metrics: Callable[[], Iterable[Metric]]
+    """What GET /metrics shows beside the rest."""
     paths: Mapping[str, Any]
+    """The routes in the words of OpenAPI: path -> method -> operation."""
 
 
 def make_app(

@@ -193,20 +193,11 @@ class Statements:
     async def answer(
         self, asked: Asked, client: Hashable, *, asking: bool = False, ends: bool = False
     ) -> StoredAnswer:
-        """The answer; `release` it for the same client when it was used.
+        """The answer; `release` it for the same client, whose turn it takes, when it was used.
 
-        Parameters
-        ----------
-        client : hashable
-            Whose turn it takes.
-        asking : bool
-            It may be refused because of too many that wait: somebody asks, who can ask again.
-        ends : bool
-            Where this is cancelled and nobody else waits, what computes it is ended as well.
-
-        Raises
-        ------
-        MuntinError
+        `asking`: it may be refused because of too many that wait: somebody asks, who can ask again.
+        `ends`: where this is cancelled and nobody else waits, what computes it is ended as well.
+        Raises MuntinError.
         """
         if self.leaving:
             raise stops()

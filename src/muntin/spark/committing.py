@@ -34,14 +34,14 @@ MESSAGE_BYTES_MAX = 128 << 20  # of one task; at 400 MiB the driver ran out of m
 SPILL_BYTES = 8 << 20  # of one task, where the pipeline names a place for them
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"  # local properties of a batch's job
 
-Sent = tuple[str, str, list[Row]]
+Written = tuple[str, str, list[Row]]
 """Query, run, and what came of the rows; the first two are "" in a batch job."""
 
 _lock = threading.Lock()
 _open: dict[tuple[str, str], tuple[str, Ingest]] = {}
 
 
-def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Sent:
+def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Written:
     """In a task: fold its rows. What is large goes to a file, and its name to the driver. Raises
     BadArgument: what came of them is too large for a message to the driver."""
     from pyspark import TaskContext
@@ -107,7 +107,7 @@ def forget_spilled(pipeline: Pipeline, rows: Iterable[Row]) -> None:
         folder.sweep((), {}, now_us() - GARBAGE_AGE_US)
 
 
-def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
+def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Written) -> None:
     """A batch job: one commit, then all housekeeping."""
     ledger = open_ledger(url)
     try:
@@ -122,7 +122,7 @@ def commit_all(pipeline: Pipeline, url: str, mode: Mode, written: Sent) -> None:
 
 
 def commit_batch(
-    pipeline: Pipeline, url: str, mode: Mode, written: Sent, batch_id: int, checkpoint: str = ""
+    pipeline: Pipeline, url: str, mode: Mode, written: Written, batch_id: int, checkpoint: str = ""
 ) -> None:
     """A micro-batch: one commit, unless it was committed already.
 

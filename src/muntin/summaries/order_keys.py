@@ -36,22 +36,10 @@ def check_dtype(dtype: Any) -> str:
 def as_column(values: Any, dtype: str) -> np.ndarray:
     """Values as one contiguous array: int64 for "int64", float64 for "float64" and "float32".
 
-    Parameters
-    ----------
-    values : ndarray[n], pyarrow Array or ChunkedArray, sequence of numbers, or one number
-        Booleans are 0 and 1.
-        No copy is made of float64 and int64 buffers.
-
-    Returns
-    -------
-    ndarray[n]
-        Read-only, whatever was given: Numba compiles a kernel once for each.
-
-    Raises
-    ------
-    BadArgument
-        Nulls (the first position is named), more than one dimension, a type that is no number,
-        a fraction for "int64", a finite number beyond the range of "float32" or "int64".
+    No copy is made of float64 and int64 buffers; read-only, whatever was given: Numba compiles a
+    kernel once for each. Booleans are 0 and 1. Raises BadArgument: nulls (the first position is
+    named), more than one dimension, a type that is no number, a fraction for "int64", a finite
+    number beyond the range of "float32" or "int64".
     """
     return read_only(_converted(column_of(values), dtype))
 

@@ -148,18 +148,10 @@ def model_error(
 ) -> tuple[float, float]:
     """Half-width of a 99 % interval around a normalised rank, and its confidence.
 
-    Parameters
-    ----------
-    whole : float
-        Variance of a rank in the whole panes, which err independently: `rank_variance` of all.
-    cut : (stack, survivors, count) of the pane that the edge cuts
-    count : int
-        Of the window, > 0.
-
-    Notes
-    -----
-    The cut adds (0.14 pane / sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or
-    1 - f of the pane. Panes that were never compacted are exact.
+    `whole`: variance of a rank in the whole panes, which err independently: `rank_variance` of all.
+    `cut`: of the pane that the edge cuts, its stack, survivors and count, which adds (0.14 pane /
+    sqrt(k))^2 4 f (1 - f) for a share f inside, and never more than f or 1 - f of the pane. Panes
+    that were never compacted are exact. `count`: of the window, > 0.
     """
     spread = DEVIATIONS * math.sqrt(whole) / count
     if cut is not None and cut[0].height > 1:

@@ -41,31 +41,21 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class FloatingWindow:
-    """State between panes; immutable, so that a step that fails leaves it as it was.
-
-    Attributes
-    ----------
-    length : int
-        W0, microseconds, a multiple of the pane.
-    limit : int
-        What `slow_down` may lengthen W to.
-    capacity : int or None
-        Rows per key that a window may hold.
-    start : int or None
-        T; None while no window is open.
-    factor : int
-        W = length * factor: 1, or a power of two after `slow_down`.
-    most : int
-        The largest factor since the open window began: by this it may hold what it holds.
-    """
+    """State between panes; immutable, so that a step that fails leaves it as it was."""
 
     length: int
+    """W0, microseconds, a multiple of the pane."""
     limit: int
+    """What `slow_down` may lengthen W to."""
     capacity: int | None
+    """Rows per key that a window may hold."""
     start: int | None = None
+    """T; None while no window is open."""
     overflowed: bool = False
     factor: int = 1
+    """W = length * factor: 1, or a power of two after `slow_down`."""
     most: int = 1
+    """The largest factor since the open window began: by this it may hold what it holds."""
 
     def __post_init__(self) -> None:
         if self.limit < self.length:
@@ -116,23 +106,12 @@ Run = tuple[Boundary, int, int]
 def close_windows(
     window: FloatingWindow, panes: Segment, starts: np.ndarray, ends: np.ndarray, sealed_until: int
 ) -> tuple[list[Run], FloatingWindow, int]:
-    """The windows that close as one pane after another is taken, in one pass over all.
+    """The windows that close as one pane after another is taken, in one pass over all; then the
+    window that is left, and the pane from which it holds all.
 
-    Parameters
-    ----------
-    panes : Segment
-        Slices in order of time. Where a window is open, its first slice is all that the window
-        holds so far.
-    starts, ends : int64[slices]
-        Microseconds. Those of the first slice of an open window: where it starts, and the end of
-        the last pane that it holds.
-    sealed_until : int
-        Microseconds: no pane before this comes any more.
-
-    Returns
-    -------
-    runs, window, first
-        The windows that close; then the window that is left, and the pane from which it holds all.
+    `panes`: slices in order of time. Where a window is open, its first slice is all that the window
+    holds so far; `starts` and `ends` have of it where the window starts, and the end of the last
+    pane that it holds. `sealed_until`: no pane before this comes any more.
     """
     tables = panes.tables
     rows = np.zeros((len(tables), len(panes.slices) + 1), np.int64)

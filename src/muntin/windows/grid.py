@@ -23,15 +23,8 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
     """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units.
 
-    Parameters
-    ----------
-    starts, ends : int64[n]
-        Units.
-
-    Returns
-    -------
-    run, level, number
-        Tile by tile, int64: which run it is of; it holds the units from number << level on.
+    Tile by tile, int64: which run it is of, its level and number; number << level is its first
+    unit.
     """
     run, level = np.arange(len(starts)), 0
     found = []

@@ -51,22 +51,10 @@ class PostgresAnswers:
     ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
-        Parameters
-        ----------
-        formats : sequence of int
-            Of the columns, as Bind has them.
-        describe : sequence of str, optional
-            The head alone, with the types of the first columns of these statements; 0 where one
-            is wrong.
-        copy : bool
-            Messages of COPY instead.
-        window : str
-            Of tables without a clause: see `window_of`.
-
-        Raises
-        ------
-        MuntinError
-            Places are those of `text`.
+        `formats`: of the columns, as Bind has them. `describe`: the head alone, with the types of
+        the first columns of these statements; 0 where one is wrong. `copy`: messages of COPY
+        instead. `window`: of tables without a clause: see `window_of`. Places of errors
+        are those of `text`.
         """
         asked = window_of(window)
         result, said = self._result(text, asked)

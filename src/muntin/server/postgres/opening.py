@@ -15,30 +15,21 @@ from muntin.server.postgres.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What decides who may begin.
-
-    Attributes
-    ----------
-    number, secret : int, bytes
-        With which another connection may cancel what runs.
-    spare : bool
-        There are too many: it may cancel what another runs, and gets an error otherwise. Not before
-        its startup message: while TLS is negotiated, clients hear no error.
-    certificate : Certificate, optional
-        Without, TLS is declined.
-    in_the_open : bool
-        Whether this client may go on without TLS.
-    cancel : callable
-        (number, secret) -> None, for CancelRequest.
-    """
+    """What decides who may begin."""
 
     auth: Auth
     number: int
     secret: bytes
+    """With the number, another connection may cancel what runs."""
     spare: bool
+    """There are too many: it may cancel what another runs, and gets an error otherwise. Not before
+    its startup message: while TLS is negotiated, clients hear no error."""
     certificate: Certificate | None
+    """Without, TLS is declined."""
     in_the_open: bool
+    """Whether this client may go on without TLS."""
     cancel: Callable[[int, bytes], None]
+    """(number, secret) -> None, for CancelRequest."""
 
     async def begin(self, link: ClientLink) -> tuple[Grant, SessionSettings] | None:
         """Who it is and what it has set; None where it only cancelled. Raises Refusal, ScramError,
