@@ -57,7 +57,6 @@ def duration_us(value: Any, *, or_zero: bool = False) -> int:
     and is no unit. `or_zero`: nothing is a duration, too: 0, "0 seconds". Raises BadArgument: not a
     duration, without a unit, not positive, not a whole number of microseconds, or beyond a century.
 
-
     Examples
     --------
     >>> duration_us("1 min 30 s")

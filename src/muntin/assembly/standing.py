@@ -33,15 +33,10 @@ _LOG = logging.getLogger("muntin")
 class StandingQueries:
     """The standing queries of a pipeline, checked against its summaries.
 
-    Raises
-    ------
-    SpecError
-        A query is wrong; names it and the place in its text.
-
-    `follows`: standing query -> the summary whose windows it runs on.
-    `clauses`: standing query -> summary and clause, where it reads other panes than its window's.
-    `failing`: standing query -> {"start", "error"}, of those that failed on the window that closed
-      last.
+    `follows`: standing query -> the summary whose windows it runs on. `clauses`: standing query ->
+    summary and clause, where it reads other panes than its window's. `failing`: standing query ->
+    {"start", "error"}, of those that failed on the window that closed last. Raises SpecError: a
+    query is wrong; names it and the place in its text.
     """
 
     def __init__(

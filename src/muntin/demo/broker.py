@@ -58,23 +58,10 @@ def broker_jars() -> Path:
 class Broker:
     """A broker for the length of a `with` block; its data are in `folder`.
 
-    Parameters
-    ----------
-    folder : Path
-        Data of an earlier broker that are there are gone on with.
-    settings : mapping, optional
-        Further ones, instead of its own.
-    formatting : sequence of str, optional
-        What the first start takes beside them, such as --add-scram.
-    java : sequence of str, optional
-        Options of Java.
-
-    Attributes
-    ----------
-    servers : str
-        What clients take as `bootstrap.servers`.
-    process : Popen or None
-        The broker, while it runs.
+    Data of an earlier broker that are there are gone on with. `settings`: further ones, instead of
+    its own. `formatting`: what the first start takes beside them, such as --add-scram. `java`: its
+    options. `servers` is what clients take as `bootstrap.servers`, `process` the broker, while it
+    runs.
     """
 
     def __init__(

@@ -55,21 +55,9 @@ def produce(
 ) -> Produced:
     """Send values to a topic, each once it is due; returns when all are acknowledged.
 
-    Parameters
-    ----------
-    values : iterable of bytes
-    topic : str
-    options : mapping
-        librdkafka's, such as `bootstrap.servers`.
-    rate : float, optional
-        Records a second; by default as many as the broker takes.
-    stopped : callable, optional
-        Ends it early.
-
-    Raises
-    ------
-    SourceError
-        The client is not installed, an option is wrong, or no broker is there.
+    `options`: librdkafka's, such as `bootstrap.servers`. `rate`: records a second; by default as
+    many as the broker takes. `stopped` ends it early. Raises SourceError: the client is not
+    installed, an option is wrong, or no broker is there.
     """
     needs("kafka", "muntin produce")
     from confluent_kafka import KafkaException, Producer

@@ -219,11 +219,7 @@ class SegmentSpec(SummarySpec):
         keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
     ) -> Mapping[Part, np.ndarray]:
         """Key or indicator -> events of each slice that it has not counted, if any: int64[slices].
-
-        Parameters
-        ----------
-        keys : collection of tuple of str, optional
-            Those that the segment was read for; default all.
+        `keys`: those that the segment was read for; default all.
         """
         return {}
 

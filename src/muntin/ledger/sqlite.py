@@ -177,12 +177,8 @@ class SqliteLedger(View):
     def payload_folder(self, pipeline: str, place: str = "") -> PayloadFolder:
         """Where payload files of a pipeline are written, by whoever does: it goes to executors.
 
-        `place`: a folder, or a URL that fsspec knows; "": the ledger's own folder.
-
-        Raises
-        ------
-        SpecError
-            The ledger has no folder of its own, or the URL cannot be used.
+        `place`: a folder, or a URL that fsspec knows; "": the ledger's own folder. Raises
+        SpecError: the ledger has no folder of its own, or the URL cannot be used.
         """
         found = self._rows(schema.DOCUMENTS, "WHERE pipeline = 0 AND name = ?", (schema.FOLDERS,))
         number = int(found[0][2]) if found else self.generation()

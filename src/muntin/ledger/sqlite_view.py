@@ -134,10 +134,7 @@ class View:
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
 
-        Raises
-        ------
-        LedgerError
-            A row is damaged, or a file is missing, or damaged.
+        Raises LedgerError: a row is damaged, or a file is missing, or damaged.
         """
         numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:

@@ -44,24 +44,15 @@ class Grant:
 class Auth:
     """Decides from a request's headers alone. Used on one thread.
 
-    Parameters
-    ----------
-    reader_token, operator_token : str
-        Bearer tokens: the first may read, the second also send commands. Without any, everybody
-        who reaches the server may come in, which is for loopback only.
-    read_only : bool
-        Nobody may send commands.
-    origins : iterable of str
-        Further origins whose pages may connect, e.g. "https://ops.example". The server's own
-        page always may; what has no origin (`Origin: null`, a file) never.
-    hosts : iterable of str
-        Further names under which the server is reached. Without tokens only these and loopback's
-        names are answered, so that a foreign page cannot rebind its DNS name to this server.
+    `reader_token`, `operator_token`: bearer tokens: the first may read, the second also send
+    commands. Without any, everybody who reaches the server may come in, which is for loopback only.
+    `read_only`: nobody may send commands. `origins`: further ones whose pages may connect, e.g.
+    "https://ops.example"; the server's own page always may; what has no origin (`Origin: null`, a
+    file) never. `hosts`: further names under which the server is reached; without tokens only these
+    and loopback's names are answered, so that a foreign page cannot rebind its DNS name to this
+    server.
 
-    Raises
-    ------
-    BadArgument
-        A token that can be guessed, or an origin or a host's name that is none.
+    Raises BadArgument: a token that can be guessed, or an origin or a host's name that is none.
     """
 
     def __init__(

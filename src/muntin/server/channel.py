@@ -102,32 +102,22 @@ class Pushed:
 
 
 class Channel:
-    """What one feed has said.
-
-    Attributes
-    ----------
-    number : int
-        Its name in messages.
-    on : "window" or "update"
-    seq : int
-        Of the newest message, from 1; 0 before.
-    latest : Frame or None
-        The newest message of an `update` channel; older ones are never sent.
-    head : Place
-        Of the newest closed window.
-    floor : Place
-        Every closed window after it is in the ring; those up to it are in the ledger.
-    """
+    """What one feed has said."""
 
     def __init__(
         self, number: int, on: On, head: Place = BEGINNING, limits: ServerLimits | None = None
     ) -> None:
         self.number = number
+        """Its name in messages."""
         self.on: On = on
         self.seq = 0
+        """Of the newest message, from 1; 0 before."""
         self.latest: Frame | None = None
+        """The newest message of an `update` channel; older ones are never sent."""
         self.head = head
+        """Of the newest closed window."""
         self.floor = head
+        """Every closed window after it is in the ring; those up to it are in the ledger."""
         self._limits = limits or ServerLimits()
         self._ring: deque[Pushed] = deque()
         self._ring_bytes = 0

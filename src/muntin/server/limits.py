@@ -121,7 +121,6 @@ class TokenBucket:
     in one unit: messages, frames, bytes. `now`: seconds, on any clock; one that goes back fills
     nothing.
 
-
     Examples
     --------
     >>> bucket = TokenBucket(2.0, 3.0, now=0.0)

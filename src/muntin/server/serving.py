@@ -30,36 +30,17 @@ STOP_SECONDS = 5
 class Server:
     """A server that listens; `run()` it here, or `start()` it in a thread.
 
-    Parameters
-    ----------
-    ledger : Ledger
-        Stays the caller's to close.
-    host, port : str, int
-        Loopback by default; port 0 takes a free one.
-    reader_token, operator_token : str
-        Without one, only loopback is listened on.
-    read_only, origins, hosts
-        See `Auth`.
-    addition : Addition, optional
-        What the server does beside.
-    postgres : str, optional
-        Where PostgreSQL's clients connect: "127.0.0.1:5433"; port 0 takes a free one. Needs
-        `pip install "muntin[postgres]"`.
-    certificate, key : path, optional
-        PEM files with which PostgreSQL's clients may ask for TLS (`sslmode=require`), and from
-        other machines must.
-    agents : bool
-        Agents may ask at `/mcp`. Needs `pip install "muntin[agents]"`.
-    begun : callable
-        Whether the pipeline that runs beside has begun: until then `/readyz` says no.
-    tokens : callable, optional
-        Gives both tokens, and is asked again every `limits.recheck_seconds`: who came in with one
-        that is no longer given is closed.
+    `ledger` stays the caller's to close. `host`, `port`: loopback by default; port 0 takes a free
+    one. `reader_token`, `operator_token`: without one, only loopback is listened on. `read_only`,
+    `origins`, `hosts`: see `Auth`. `addition`: what the server does beside. `postgres`: where
+    PostgreSQL's clients connect, "127.0.0.1:5433"; port 0 takes a free one. `certificate`, `key`:
+    PEM files with which they may ask for TLS (`sslmode=require`), and from other machines must.
+    `agents`: agents may ask at `/mcp`. `begun`: whether the pipeline that runs beside has begun:
+    until then `/readyz` says no. `tokens` gives both tokens, and is asked again every
+    `limits.recheck_seconds`: who came in with one that is no longer given is closed.
 
-    Raises
-    ------
-    BadArgument
-        A host beyond loopback without a token, or an address that cannot be listened on.
+    Raises BadArgument: a host beyond loopback without a token, or an address that cannot be
+    listened on.
     """
 
     def __init__(

@@ -166,19 +166,8 @@ def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> 
     resolution is the largest step that a tick may be and that all times are multiples of, where
     that is fine enough.
 
-    Parameters
-    ----------
-    items : uint64[n]
-        Hashed items.
-    times : int64[n]
-        In ascending order.
-    gap : int, optional
-        The gap, if it is known.
-
-    Raises
-    ------
-    BadArgument
-        No item comes twice at different times.
+    `items` (uint64[n]): hashed. `times` (int64[n]): ascending. `gap`: where it is known. Raises
+    BadArgument: no item comes twice at different times.
     """
     order = np.lexsort((np.arange(len(items)), items))
     sorted_items, sorted_times = items[order], times[order]

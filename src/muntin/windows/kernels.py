@@ -14,25 +14,16 @@ def close_floating(
 ):  # fmt: skip
     """Boundaries of the windows that close; how many.
 
-    Parameters
-    ----------
-    panes, ends : int64[p]
-        Starts and ends of panes that hold events, ascending. Where a window is open (`opened`),
-        the first stands for all that it holds so far.
-    rows : int64[tables, p + 1]
-        Where each table's rows of each pane begin, in `keys`.
-    keys : int64[n]
-        Number of each row's key.
-    keys_from : int64[tables + 1]
-        Tables have their own numbers from here: they share the memory of what was seen.
-    opened, length, capacity, held : int64
-        1 where a window is open; its length in microseconds; rows a key may have, -1: any number;
-        rows that it might have in what the open window holds so far.
-    closed : int64[p + 1, 6]
-        Filled: start, end, reason, overflowed, the first pane here and the one after the last.
-    state : int64[4]
-        In: start and overflowed of the open window. Out: is one open, start, overflowed, and its
-        first pane here.
+    `panes`, `ends` (int64[p]): starts and ends of panes that hold events, ascending. Where a window
+    is open (`opened`), the first stands for all that it holds so far. `rows` (int64[tables, p +
+    1]): where each table's rows of each pane begin, in `keys` (int64[n]), the number of each row's
+    key. `keys_from` (int64[tables + 1]): tables have their own numbers from here: they share the
+    memory of what was seen. `length`: in microseconds. `capacity`: rows a key may have, -1: any
+    number. `held`: rows that it might have in what the open window holds so far.
+
+    `closed` (int64[p + 1, 6]) is filled: start, end, reason, overflowed, the first pane here and
+    the one after the last. `state` (int64[4]): in, start and overflowed of the open window; out, is
+    one open, start, overflowed, and its first pane here.
     """
     tables = rows.shape[0]
     seen = np.full(keys_from[tables], -1, np.int64)  # the last pane that had a key

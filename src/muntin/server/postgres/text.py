@@ -260,16 +260,12 @@ _LIST = re.compile(rf"\{{(?:(?:{_ITEM.pattern})(?:,(?:{_ITEM.pattern}))*)?\}}", 
 
 
 def list_items(text: str) -> list[str | None]:
-    """Of an array as PostgreSQL writes it.
+    """Of an array as PostgreSQL writes it; ValueError where it is none.
 
     Examples
     --------
     >>> list_items('{a, "b, \\\\"c\\\\"", NULL}')
     ['a', 'b, "c"', None]
-
-    Raises
-    ------
-    ValueError
     """
     if not _LIST.fullmatch(text):
         raise ValueError(text)
