@@ -96,9 +96,9 @@ class _AnyKind:
         return {"anyOf": [handler(kind.__pydantic_core_schema__) for kind in KINDS.values()]}
 
 
-Name = Annotated[str, AfterValidator(_name)]
+SpecName = Annotated[str, AfterValidator(_name)]
 Summaries = dict[
-    Name, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary), _AnyKind()]
+    SpecName, Annotated[SerializeAsAny[SummarySpec], BeforeValidator(_summary), _AnyKind()]
 ]
 
 
@@ -235,7 +235,7 @@ class RetentionSpec(Strict):
 class Pipeline(Strict):
     """A pipeline: source, event time, panes, summaries, standing queries, ledger."""
 
-    name: Name
+    name: SpecName
     source: SourceSpec | None = None
     time: TimeSpec
     pane: Microseconds
@@ -248,7 +248,7 @@ class Pipeline(Strict):
         default_factory=dict, description="Further columns: SQL expressions, evaluated by Spark"
     )
     summaries: Summaries = Field(min_length=1)
-    queries: dict[Name, QuerySpec] = Field(default_factory=dict)
+    queries: dict[SpecName, QuerySpec] = Field(default_factory=dict)
     ledger: str = ""
     payloads: str = Field(
         default="", description="Folder or URL of the payloads of shards; default: at the ledger"

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 from muntin.errors import SpecError
 
 Outcome = TypeVar("Outcome")
-Parts = Callable[[int, int], bytes | memoryview]
+ReadPart = Callable[[int, int], bytes | memoryview]
 """Bytes of a file, from one place in it to another."""
 
 
@@ -74,7 +74,7 @@ class _Disk:
         with open(path, "rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def parts(self, path: str) -> tuple[int, Parts]:
+    def parts(self, path: str) -> tuple[int, ReadPart]:
         """How many bytes a file has, and who reads some of them. ValueError where it has none."""
         view = self.mapped(path)
         return len(view), lambda begin, end: view[begin:end]
@@ -201,7 +201,7 @@ class _Objects:
             file.flush()
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def parts(self, path: str) -> tuple[int, Parts]:
+    def parts(self, path: str) -> tuple[int, ReadPart]:
         return self.size(path), lambda begin, end: self.read(path, begin, end)
 
     def make_folder(self, folder: str) -> None:
@@ -231,7 +231,7 @@ class _Objects:
         return self._ask(0, self.files.size, path)
 
 
-Place = _Disk | _Objects
+FilePlace = _Disk | _Objects
 """Where files of one kind of name are. All of it raises OSError, and FileNotFoundError."""
 
 
@@ -264,7 +264,7 @@ def path_of(name: str) -> str:
     return "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
 
 
-def place_of(path: str) -> tuple[Place, str]:
+def place_of(path: str) -> tuple[FilePlace, str]:
     """Who reads and writes a path, and the path as it knows it. Raises SpecError: a package that
     this kind of URL needs is missing, nobody knows the kind, its server does not answer, or the URL
     holds a password."""

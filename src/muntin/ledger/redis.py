@@ -80,7 +80,7 @@ end
 redis.register_function('{_LIBRARY}_append', append)
 """
 _LOG = logging.getLogger("muntin.ledger")
-Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
 
 
 class RedisStore:
@@ -117,7 +117,7 @@ class RedisStore:
             )  # fmt: skip
         return self._clients[seconds]
 
-    def _ask(self, patience: float, ask: Callable[[redis.Redis], Answer]) -> Answer:
+    def _ask(self, patience: float, ask: Callable[[redis.Redis], Outcome]) -> Outcome:
         try:
             return ask(self._client(patience))
         except (exceptions.RedisError, ValueError, TypeError) as problem:

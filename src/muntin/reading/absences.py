@@ -17,17 +17,17 @@ from muntin.reading.snapshot import Known
 from muntin.select.catalog import Uncounted
 from muntin.spec import AWAY, FORMER, Pipeline
 
-Spans = tuple[tuple[int, int], ...]
+TimeSpans = tuple[tuple[int, int], ...]
 """[from, to) of a pipeline's count of events, ascending, apart from each other."""
 STILL = 1 << 63  # where an absence ends that has not
-ALWAYS: Spans = ((0, STILL),)
+ALWAYS: TimeSpans = ((0, STILL),)
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
     """When a summary was away."""
 
-    spans: Spans
+    spans: TimeSpans
     until: int
     """Time of the newest event when it came: panes that begin after it hold all of theirs."""
 
@@ -98,8 +98,8 @@ def of_panes(
 
 
 def _witnesses(
-    pieces: Pieces, known: Known, layout: Layout, span: tuple[int, int], own: int, away: Spans
-) -> Iterator[tuple[int, bool, Spans]]:
+    pieces: Pieces, known: Known, layout: Layout, span: tuple[int, int], own: int, away: TimeSpans
+) -> Iterator[tuple[int, bool, TimeSpans]]:
     """What each other summary tells of a span: how many events of a part of an absence came there,
     whether that is too many, and which part."""
     for other in all_layouts(known.pipeline, known.info.spec):
@@ -128,7 +128,7 @@ def all_layouts(pipeline: Pipeline, spec: Mapping[str, Any]) -> Iterator[Layout]
             yield Layout(name, each, pipeline.pane, pipeline.rungs)
 
 
-def _less(some: Spans, others: Spans) -> Spans:
+def _less(some: TimeSpans, others: TimeSpans) -> TimeSpans:
     """What of some spans is in none of others."""
     left = some
     for start, end in others:

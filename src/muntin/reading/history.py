@@ -16,8 +16,8 @@ from muntin.select.catalog import LoadedTable, Note, WindowAsked
 HISTORY_MAX = 100_000  # windows or trend points in one answer
 _MOMENT = pa.timestamp("us", "UTC")
 
-Span = tuple[int | None, int | None]
-Overtaken = Callable[[Results, Span], tuple[Mapping[str, Any], tuple[Note, ...]]]
+AskedSpan = tuple[int | None, int | None]
+FindOvertaken = Callable[[Results, AskedSpan], tuple[Mapping[str, Any], tuple[Note, ...]]]
 """See `overtaken`."""
 
 
@@ -28,7 +28,7 @@ def trend(
     info: PipelineInfo,
     rows_max: int,
     cache: Cache[Any],
-    overtaken: Overtaken,
+    overtaken: FindOvertaken,
 ) -> LoadedTable:
     """Results of a standing query, one after the other. `overtaken` says what they do not."""
     (start, end), most = _span(asked, info), _most(asked, rows_max)
@@ -107,7 +107,7 @@ def worst(all_bounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _span(asked: WindowAsked | None, info: PipelineInfo) -> Span:
+def _span(asked: WindowAsked | None, info: PipelineInfo) -> AskedSpan:
     """Starts of windows that a clause on a trend or on `windows(...)` lets through."""
     if asked is None:
         return None, None

@@ -35,7 +35,7 @@ from muntin.select.result import Result
 from muntin.times import instant_text
 from muntin.windows.grid import first_open
 
-Span = tuple[int, int]
+TimeSpan = tuple[int, int]
 EVER = 1 << 62
 
 
@@ -68,7 +68,7 @@ class LedgerMoment:
     def queries(self) -> Mapping[str, QueryInfo]:
         return self.snapshot.queries
 
-    def span_of(self, summary: str) -> Span | None:
+    def span_of(self, summary: str) -> TimeSpan | None:
         known, layout = self._find(summary)
         if isinstance(layout.spec, PeriodicSpec):
             return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
@@ -233,7 +233,7 @@ class LedgerMoment:
         layout: Layout,
         merged: Merged,
         reach: Reach,
-        span: Span | None,
+        span: TimeSpan | None,
         keys: KeyNames | None,
     ) -> dict[Part, Uncounted]:
         """What a summary, its keys and indicators have not counted of a span, and since when they
@@ -275,8 +275,8 @@ class LedgerMoment:
         )
 
     def _span(
-        self, known: Known, layout: Layout, window: WindowAsked, bounds: Span | None
-    ) -> Span | None:
+        self, known: Known, layout: Layout, window: WindowAsked, bounds: TimeSpan | None
+    ) -> TimeSpan | None:
         """The run of panes that a clause means; None where there is nothing at all."""
         if bounds is None:
             return None
@@ -294,7 +294,7 @@ class LedgerMoment:
             return start, newest
         return self._open_span(known, layout, bounds)
 
-    def _open_span(self, known: Known, layout: Layout, bounds: Span) -> Span:
+    def _open_span(self, known: Known, layout: Layout, bounds: TimeSpan) -> TimeSpan:
         """From the start of the window that closes next to the newest pane."""
         state = (self.view.assembler(known.info.name) or {}).get(layout.name)
         window = layout.spec.window
@@ -368,7 +368,7 @@ def check_stored(
     name: str,
     window: WindowAsked,
     closed: ClosedWindow | None,
-    asked: Span | None,
+    asked: TimeSpan | None,
     reach: Reach,
     extent: Extent,
 ) -> tuple[Note, ...]:
@@ -398,7 +398,7 @@ def check_stored(
     return (Note("retention", name, f"{gone}: of {shown}, only {read} was read"),)
 
 
-def _nothing(name: str, asked: Span | None, bounds: Span | None) -> Note:
+def _nothing(name: str, asked: TimeSpan | None, bounds: TimeSpan | None) -> Note:
     said = f"{name} holds nothing yet"
     if bounds is not None:
         where = "there"
@@ -414,8 +414,8 @@ def loaded(
     layout: Layout,
     merged: Merged,
     *,
-    covered: Span | None,
-    stored: Span | None,
+    covered: TimeSpan | None,
+    stored: TimeSpan | None,
     revision: int,
     notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],

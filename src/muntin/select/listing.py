@@ -25,9 +25,9 @@ _TABLES = pa.schema(
 )  # fmt: skip
 _COLUMNS = pa.schema({name: pa.string() for name in ("ask", "column", "meaning")})
 
-Value = str | int | None
+ListedValue = str | int | None
 """A text, or an instant in microseconds since 1970 UTC."""
-Rows = Sequence[tuple[Value, ...]]
+Rows = Sequence[tuple[ListedValue, ...]]
 SpanOf = Callable[[str], tuple[int, int] | None]
 
 
@@ -74,7 +74,7 @@ def listed(
     )
 
 
-def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
+def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[ListedValue, ...]:
     keys = [*info.keys] or [(name,) for name in info.by]
     shown = ", ".join(map(show_key, keys))
     sums = ", ".join(info.indicators)
@@ -83,7 +83,7 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[Value, ...]:
 
 
 def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[tuple[ListedValue, ...]] = []
     span = span_of(info.name)
     if span is not None:
         start, end = map(instant_text, span)

@@ -84,14 +84,14 @@ class CheckedStatement:
         return show(self.statement)
 
 
-_Known = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]
+_ToAsk = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]
 """What there is to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     plan: CheckedStatement
-    known: _Known
+    known: _ToAsk
     slots: Slots | None = None
 
 
@@ -117,7 +117,7 @@ class Planner:
         self._plans.put(text, _Entry(plan, known))
         return plan
 
-    def _listing(self, text: str, known: _Known, moment: Moment) -> CheckedStatement | None:
+    def _listing(self, text: str, known: _ToAsk, moment: Moment) -> CheckedStatement | None:
         def columns_of(query: QueryInfo) -> tuple[str, ...]:
             return self._make(query.select, known, (query.name,)).columns
 
@@ -129,7 +129,7 @@ class Planner:
             text, columns, (), "", False, None, None, names, (), (), self._limits, rows
         )
 
-    def _make(self, text: str, known: _Known, around: tuple[str, ...]) -> CheckedStatement:
+    def _make(self, text: str, known: _ToAsk, around: tuple[str, ...]) -> CheckedStatement:
         statement = parse(text, self._limits)
         check_tree(statement, self._limits)
 
@@ -171,7 +171,7 @@ class Planner:
             self._shapes.put(outline, _Entry(plan, known, slots))
         return plan
 
-    def _with_constants(self, text: str, known: _Known) -> CheckedStatement | None:
+    def _with_constants(self, text: str, known: _ToAsk) -> CheckedStatement | None:
         """The plan of a text that differs from an earlier one in constants of its FROM item, or
         of conditions.
 

@@ -31,7 +31,7 @@ from muntin.times import instant_us, now_us
 _LOG = logging.getLogger("muntin.server")
 _NEVER = re.compile(r"q=0(\.0*)?")
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+RouteHandler = Callable[[Request], Awaitable[Response]]
 Read = Callable[[str, str], Any]
 """(text, name of the entry) -> its value; BadArgument where it is none."""
 
@@ -130,7 +130,7 @@ class Http:
         ticket = self._hub.auth.issue(grant)
         return JSONResponse({"ticket": ticket, "seconds": self._limits.ticket_seconds})
 
-    def _listed(self, name: str) -> Endpoint:
+    def _listed(self, name: str) -> RouteHandler:
         """What `Answering` makes of the entries of a query string."""
         reads = _LISTS[name]
 
@@ -172,7 +172,7 @@ class Http:
 
     # inside
 
-    def guarded(self, route: Callable[[Request, Grant], Awaitable[Response]]) -> Endpoint:
+    def guarded(self, route: Callable[[Request, Grant], Awaitable[Response]]) -> RouteHandler:
         async def endpoint(request: Request) -> Response:
             try:
                 return await route(request, self.admitted(request))

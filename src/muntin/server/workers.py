@@ -234,8 +234,8 @@ class Workers:
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
         self._limits = limits
         self._fork_server = ForkServer(ledger, limits)
-        self._free: list[Place] = []
-        self._taken: set[Place] = set()
+        self._free: list[WorkerPlace] = []
+        self._taken: set[WorkerPlace] = set()
         self._watching: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._is_warm = self._closed = False
@@ -279,12 +279,12 @@ class Workers:
             place.cancel()
         self._fork_server.close()
 
-    def _alive(self, place: Place) -> Place:
+    def _alive(self, place: WorkerPlace) -> WorkerPlace:
         """The same, or one in its stead where it has no worker any more."""
         ended = place.done() and not workers_in([place])
         return asyncio.create_task(self._begin()) if ended else place
 
-    def _give_back(self, place: Place) -> None:
+    def _give_back(self, place: WorkerPlace) -> None:
         share = self._limits.statements_memory_bytes // self._limits.statements_at_once
         for worker in workers_in([place]):
             if worker.grown_bytes > share or self._is_warm > worker.warm:
@@ -342,11 +342,11 @@ class Workers:
             await asyncio.sleep(self.WATCH_SECONDS)
 
 
-Place = asyncio.Task[WorkerProcess]
+WorkerPlace = asyncio.Task[WorkerProcess]
 """Where one worker stands: it is being begun, there, or could not be had."""
 
 
-def workers_in(places: Iterable[Place]) -> list[WorkerProcess]:
+def workers_in(places: Iterable[WorkerPlace]) -> list[WorkerProcess]:
     """Those that are there and have not ended."""
     begun = (p for p in places if p.done() and not p.cancelled() and p.exception() is None)
     return [worker for worker in (place.result() for place in begun) if not worker.ended]

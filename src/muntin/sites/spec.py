@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from muntin import spec_file
 from muntin.errors import SpecError
-from muntin.spec import Name
+from muntin.spec import SpecName
 from muntin.spec_sites import TOKEN_VARIABLE, Ranking, TokenSpec
 from muntin.topk.messages import K_MAX, SITES_MAX, VALUE_MAX
 
@@ -34,8 +34,8 @@ def _none_word(value: Any) -> Any:
 class CoordinatorSpec(Ranking):
     """A coordinator: its sites, what they rank, and where it listens."""
 
-    name: Name = Field(default="global", description="In SELECT: FROM top_k(global, 10)")
-    sites: Annotated[dict[Name, TokenSpec], BeforeValidator(_as_entries)] = Field(
+    name: SpecName = Field(default="global", description="In SELECT: FROM top_k(global, 10)")
+    sites: Annotated[dict[SpecName, TokenSpec], BeforeValidator(_as_entries)] = Field(
         min_length=1, max_length=SITES_MAX, description="Names, or name: {token_env: VARIABLE}"
     )
     k: int = Field(ge=1, le=K_MAX)

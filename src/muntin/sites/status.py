@@ -16,7 +16,7 @@ from muntin.topk import Answer, Coordinator, Object
 from muntin.topk.messages import NOTHING
 from muntin.topk.site import UNIT_MIN
 
-Value = int | float | None
+Unscaled = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TopKSnapshot:
     problem: str = ""
 
     @property
-    def items(self) -> tuple[tuple[Object, Value], ...]:
+    def items(self) -> tuple[tuple[Object, Unscaled], ...]:
         """With the values that their sites reported last."""
         return tuple((item.object, self._unscaled(item.value)) for item in self.answer.items)
 
@@ -72,7 +72,7 @@ class TopKSnapshot:
             "items": [{"item": item, "value": value} for item, value in self.items],
         }
 
-    def _unscaled(self, value: int | None) -> Value:
+    def _unscaled(self, value: int | None) -> Unscaled:
         scale = self.spec.scale
         return value if value is None or scale is None else value / scale
 

@@ -25,7 +25,7 @@ from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
 from muntin.spark.index.build import HEADROOM, IndexPlan, new_digest
 from muntin.spark.index.files import (
-    Groups,
+    HashGroups,
     ask_here,
     can_read,
     changing,
@@ -186,7 +186,7 @@ class FingerprintIndex(IndexReader):
             raise BadArgument(f"via={via!r}: auto, driver or job")
         return self._contained(keys, partial(self._ask, via=via))
 
-    def _ask(self, names: Mapping[int, str], groups: Groups, via: Via = "auto") -> np.ndarray:
+    def _ask(self, names: Mapping[int, str], groups: HashGroups, via: Via = "auto") -> np.ndarray:
         folder = self._folder
         asked = [names[partition] for partition, _ in groups]
         if via == "job" and self._sources is None:
@@ -202,7 +202,7 @@ class FingerprintIndex(IndexReader):
             return ask_here(folder, names, groups)
         return self._ask_by_job(names, groups)
 
-    def _ask_by_job(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
+    def _ask_by_job(self, names: Mapping[int, str], groups: HashGroups) -> np.ndarray:
         """As `ask_here`, in one job of as many tasks as there are cores or partitions concerned.
 
         Hashes go out with the job, one byte a hash comes back. A task that is lost runs again: the

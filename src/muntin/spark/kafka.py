@@ -51,7 +51,7 @@ _PART_OF_LOGIN = re.compile(r"'.*'(?= in JAAS config$)", re.DOTALL)  # such as o
 _NO_TOPIC = "UnknownTopicOrPartitionException"
 _WRONG_OPTION = (ValueError, TypeError, AttributeError, re.error)
 
-Places = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
+Placing = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
 
 
 def columns_of(source: SourceSpec) -> dict[str, pa.DataType]:
@@ -280,7 +280,7 @@ def parsed(df: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 def prepared(
     df: DataFrame, pipeline: Pipeline, needed: Callable[[DataFrame, Pipeline], Any]
-) -> tuple[DataFrame, Places]:
+) -> tuple[DataFrame, Placing]:
     """What is sent to the workers, and what makes of it the columns that a pipeline reads.
 
     Of records whose values are read there, nothing is checked: that was done before the first

@@ -41,9 +41,9 @@ SMALL_BYTES = 4 * CUT_BYTES  # in memory; neighbours that are less are merged: f
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
 
-Place = Callable[[int], str]
+PlaceOf = Callable[[int], str]
 """Where a row of a batch stands in its source."""
-Placed = tuple[pa.RecordBatch, Place | None]
+Placed = tuple[pa.RecordBatch, PlaceOf | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class TaskFold:
         self.tally = Tally()
         self.rejected: list[Rejected] = []
 
-    def fold(self, batch: pa.RecordBatch, place: Place | None = None) -> None:
+    def fold(self, batch: pa.RecordBatch, place: PlaceOf | None = None) -> None:
         """Count a batch's rows, or keep them until there are enough to sort.
 
         `place` tells where a row of it stands; by default, as which of its partition it was read.
@@ -206,7 +206,7 @@ class TaskFold:
         rows: np.ndarray,
         malformed: np.ndarray,
         refused: Sequence[Refused],
-        place: Place,
+        place: PlaceOf,
     ) -> None:
         self.tally.rejected += len(rows)
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():

@@ -31,15 +31,15 @@ DEVIATIONS = 3.3
 CAPACITY_ITEMS_MAX = 1 << 22
 
 
-Run = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
-WindowView = tuple[Run, float, float]
+WeightedRun = tuple[np.ndarray, np.ndarray]  # sorted keys, weights
+WindowView = tuple[WeightedRun, float, float]
 """What a window answers from: keys and the running sum of their weights, whose last is the window's
 count; half-width of the interval around a rank, as a fraction of the count; and the confidence that
 this holds the true rank, 1.0 where it surely does."""
-NOTHING: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
+NOTHING: WeightedRun = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def sorted_run(runs: Iterable[Run]) -> Run:
+def sorted_run(runs: Iterable[WeightedRun]) -> WeightedRun:
     """All items of some runs, which need not be sorted."""
     parts = [*runs, NOTHING]
     keys, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -47,7 +47,7 @@ def sorted_run(runs: Iterable[Run]) -> Run:
     return keys, weights
 
 
-def summed(run: Run) -> Run:
+def summed(run: WeightedRun) -> WeightedRun:
     """A run's keys and the running sum of its weights."""
     return run[0], np.cumsum(run[1])
 
@@ -64,7 +64,7 @@ class Cut:
         self.stamps = stack.item_stamps()[order]
         self.total = int(self.weights.sum())
 
-    def run(self, edge: int, survivors: int) -> Run:
+    def run(self, edge: int, survivors: int) -> WeightedRun:
         """Keys and weights of the items from `edge` on, `survivors` of them."""
         if survivors <= 0:
             return NOTHING
@@ -107,7 +107,7 @@ class WindowEngine(ABC):
 class Ring(WindowEngine):
     """What rings of panes share: a view, in which those that no longer change are sorted once."""
 
-    _closed: tuple[list[int], Run, float] | None = field(default=None, init=False)
+    _closed: tuple[list[int], WeightedRun, float] | None = field(default=None, init=False)
     """Names of the panes that no longer change, their items, and the variance of a rank in them."""
 
     @property
@@ -117,7 +117,7 @@ class Ring(WindowEngine):
         return super().nbytes + sum(part.nbytes for part in kept)
 
     def _view_of(
-        self, run: Run, cut: tuple[LevelStack, int, int] | None,
+        self, run: WeightedRun, cut: tuple[LevelStack, int, int] | None,
         panes: Sequence[tuple[int, LevelStack, int]],
     ) -> WindowView:  # fmt: skip
         """What is inside of the pane that the edge cuts (`run`; see `model_error`), and whole panes

@@ -14,7 +14,7 @@ Limits      indicators >= 0 (a negative one would void the upper bound); no subt
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -37,10 +37,9 @@ from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import SumType
 from muntin.summaries.vector_matrix.batches import EventColumns, decimals_as_floats
 from muntin.summaries.vector_matrix.gathered import GatheredSums, check_whole, no_rows, read_whole
-from muntin.summaries.vector_matrix.names import COUNT, find_key
+from muntin.summaries.vector_matrix.names import COUNT, KeyName, find_key
 from muntin.summaries.weights import added, exact_sum
 
-KeyName = str | Sequence[str]
 LOWER = "_lower"
 GATHERED_ROWS_MAX = 1 << 16  # of a key: past that, the hash tables go into the sketch
 

@@ -99,13 +99,13 @@ class FloatingWindow:
         return replace(self, start=None, overflowed=False, most=1)
 
 
-Run = tuple[Boundary, int, int]
+ClosingRun = tuple[Boundary, int, int]
 """A window that closes: it holds the panes from one number to another of those that were given."""
 
 
 def close_windows(
     window: FloatingWindow, panes: Segment, starts: np.ndarray, ends: np.ndarray, sealed_until: int
-) -> tuple[list[Run], FloatingWindow, int]:
+) -> tuple[list[ClosingRun], FloatingWindow, int]:
     """The windows that close as one pane after another is taken, in one pass over all; then the
     window that is left, and the pane from which it holds all.
 

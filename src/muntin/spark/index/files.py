@@ -15,7 +15,7 @@ from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
-Groups = Sequence[tuple[int, np.ndarray]]
+HashGroups = Sequence[tuple[int, np.ndarray]]
 """Hashes, by the partition that can hold them."""
 _GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
@@ -137,7 +137,7 @@ def can_read(folder: str, names: Iterable[str]) -> bool:
     return all(path in known or is_file(path) for path in (f"{folder}/{name}" for name in names))
 
 
-def ask_here(folder: str, names: Mapping[int, str], groups: Groups) -> np.ndarray:
+def ask_here(folder: str, names: Mapping[int, str], groups: HashGroups) -> np.ndarray:
     """Whether each hash may be there, group after group: bool[n]; this process reads the files."""
     found = [
         opened(f"{folder}/{names[partition]}").contains_hashes(hashes)
@@ -148,7 +148,7 @@ def ask_here(folder: str, names: Mapping[int, str], groups: Groups) -> np.ndarra
 
 def by_partition(
     hashes: np.ndarray, partitions: int, zones: Mapping[int, tuple[int, int]]
-) -> tuple[np.ndarray, Groups]:
+) -> tuple[np.ndarray, HashGroups]:
     """Hashes grouped by the one partition that can hold them, and where each stood.
 
     A hash outside its partition's zone is in no group: it is surely not there.

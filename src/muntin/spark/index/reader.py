@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
-from muntin.spark.index.files import Groups, ask_here, by_partition, opened, read_checked
+from muntin.spark.index.files import HashGroups, ask_here, by_partition, opened, read_checked
 from muntin.spark.index.manifest import Manifest
 from muntin.storage import full_name
 from muntin.summaries.base import Estimate
@@ -51,7 +51,7 @@ class Revision:
         return {file.partition: file.false_positive_rate for file in self.manifest.files}
 
 
-Ask = Callable[[Mapping[int, str], Groups], np.ndarray]
+AskFiles = Callable[[Mapping[int, str], HashGroups], np.ndarray]
 """Whether each hash may be there, of partitions whose files are named."""
 
 
@@ -165,12 +165,14 @@ class IndexReader:
         """
         return self._contained(keys, self._ask)
 
-    def _contained(self, keys: Any, ask: Ask) -> pa.Table:
+    def _contained(self, keys: Any, ask: AskFiles) -> pa.Table:
         array, _, present, rates = self._asked(keys, ask)
         columns = {"present": pa.array(present), "false_positive_rate": pa.array(rates)}
         return pa.table({"key": array, **columns})
 
-    def _asked(self, keys: Any, ask: Ask) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    def _asked(
+        self, keys: Any, ask: AskFiles
+    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
         """The keys, the partition of each, and what `_found` says of them."""
 
         def asked(now: Revision) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
@@ -192,7 +194,7 @@ class IndexReader:
                 if self._now is now:
                     raise
 
-    def _ask(self, names: Mapping[int, str], groups: Groups) -> np.ndarray:
+    def _ask(self, names: Mapping[int, str], groups: HashGroups) -> np.ndarray:
         return ask_here(self._folder, names, groups)
 
     def locate(self, keys: Any) -> pa.Table:
@@ -244,7 +246,7 @@ class IndexReader:
         return array, hash_items(array, manifest.seed)
 
 
-def _found(now: Revision, hashes: np.ndarray, ask: Ask) -> tuple[np.ndarray, np.ndarray]:
+def _found(now: Revision, hashes: np.ndarray, ask: AskFiles) -> tuple[np.ndarray, np.ndarray]:
     """Whether each hash may be there (bool[n]), and how often that is wrong (float64[n])."""
     where, groups = by_partition(hashes, now.manifest.partitions, now.zones)
     present = np.zeros(len(hashes), np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self, overload
 
@@ -28,6 +28,7 @@ from muntin.summaries.vector_matrix.names import (
     INDICATORS_MAX,
     KEYS_MAX,
     Key,
+    KeyName,
     as_indicator,
     as_key,
     as_type,
@@ -36,8 +37,6 @@ from muntin.summaries.vector_matrix.names import (
     shown,
 )
 from muntin.summaries.weights import added
-
-KeyName = str | Sequence[str]
 
 
 class VectorMatrix(GatheredSums):

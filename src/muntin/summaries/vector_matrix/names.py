@@ -8,6 +8,7 @@ from muntin.summaries.checks import name_of, names_in
 from muntin.summaries.indicators import SumType, is_sum_type
 
 Key = tuple[str, ...]
+KeyName = str | Sequence[str]
 COUNT = "count"
 KEYS_MAX = 64
 PARTS_MAX = 16
