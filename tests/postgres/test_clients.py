@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
 import subprocess
 import threading
@@ -25,6 +26,7 @@ from muntin.ledger.temporary import temporary
 from muntin.server.postgres.catalog_tables import catalog_rows, empty_catalogs
 from muntin.server.serving import Server
 from muntin.server.workers import workers_in
+from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder, until
 
 DRIVERS = [(driver, 18) for driver in "abcde"]
@@ -338,6 +340,11 @@ def test_copy_that_is_prepared(connection):
         ("WHERE time >= $1 AND time < $2::timestamp without time zone AND driver = $3",
          (1184, 1114, 25), ("1970-01-01", "2100-01-01", "b"), [b"b"]),
         ("WHERE time BETWEEN $1 AND $2", (1184, 1184), ("1970-01-01", "2000-01-01"), []),
+        ("WHERE time < $1 AND time >= $2", (1184, 1184), ("2100-01-01", "1970-01-01"),
+         [b"a", b"b", b"c", b"d", b"e"]),
+        ("FOR '2023-11-14' TO $1", (1184,), ("2023-11-15",), [b"a", b"b", b"c", b"d", b"e"]),
+        ("FOR $1 TO '1970-01-02'", (1184,), ("1970-01-01",), []),
+        ("FOR WINDOW $1", (1184,), ("2023-11-14 22:14:20",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
         ("WHERE driver = ANY($1) AND count = any($2::int[])", (1009, 1007),
@@ -367,6 +374,41 @@ def test_parameters_have_types_before_values(connection, text, types, values, ro
     link.send_query_prepared(b"s", [str(value).encode() for value in values])
     found = heard()
     assert sorted(found.get_value(at, 0) for at in range(found.ntuples)) == rows
+
+
+def test_arguments_of_table_functions_have_types_before_values():
+    """asyncpg, pg8000 and JDBC could give none: nulls are no arguments."""
+    ledger = temporary()
+    kinds = {
+        "fares": {"kind": "quantiles", "value": "fare"},
+        "areas": {"kind": "frequency", "item": "area"},
+        "drivers": {"kind": "fingerprint", "key": "driver"},
+    }
+    feeder = Feeder(ledger, pipeline(summaries=kinds, queries={}))
+    feeder.rows([(n, "ab"[n % 2], n % 3 - 1, 1, n - 5) for n in range(10)])
+    asked = [
+        ("q, value FROM quantiles(fares, $1, 1, $2)", (701, 701), (0, 0.5), [0, -5, 1, 4, 0.5, -1]),
+        ("rank FROM ranks(fares, $1, $2::float8)", (701, 701), (-5, -4.0), [0.1, 0.2]),
+        ("item FROM top_k(areas, $1)", (20,), (1,), [-1]),
+        ("item, value FROM frequency(areas, $1, 5)", (20,), (-1,), [-1, 4, 5, 0]),
+        ("present FROM contains(drivers, $1, $2)", (25, 25), ("a", "c"), [True, False]),
+    ]
+    with (
+        Server(ledger, port=0, postgres="127.0.0.1:0") as server,
+        psycopg.connect(server.postgres_url, autocommit=True) as connected,
+    ):
+        for number, (text, types, values, rows) in enumerate(asked):
+            name = f"s{number}".encode()
+            asks = f"SELECT {text} FOR ALL"
+            connected.pgconn.send_prepare(name, asks.encode())
+            connected.wait(generators.execute(connected.pgconn))
+            connected.pgconn.send_describe_prepared(name)
+            (told,) = connected.wait(generators.execute(connected.pgconn))
+            assert not told.error_message
+            assert tuple(told.param_type(at) for at in range(told.nparams)) == types
+            found = answered(connected, re.sub(r"[$][0-9]", "%s", asks), *values)
+            assert [*chain(*found)] == rows
+    feeder.close()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import SelectError, UnknownName
 from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.server.postgres.catalog_language import translated
 from muntin.server.postgres.literals import compared, literal
 from muntin.server.postgres.portal import prepared
 from muntin.server.postgres.relations import relations, rewritten
@@ -226,6 +227,8 @@ def test_a_cast_of_a_literal_to_what_it_is():
     given_ = with_parameters("at > $1::TIMESTAMP WITH TIME ZONE, $2::date", ["'a'", "'b'"])
     assert given_.text == "at > TIMESTAMP 'a', DATE 'b'"
     assert with_parameters("$1::INTEGER", ["'2'"]).text == "'2'::INTEGER"
+    given_ = with_parameters("ranks(d, $1, 5, $2) - $1", ["(-5)", "CAST(NULL AS DOUBLE)"])
+    assert given_.text == "ranks(d, -5, 5, NULL) - (-5)"
 
 
 @pytest.mark.parametrize(
@@ -255,10 +258,23 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("a = ANY(ARRAY['b'] || ARRAY['c']) OR a = ANY('{b}' || $1)",  # no more than one list
          "a = ANY(ARRAY['b'] || ARRAY['c']) OR a = ANY('{b}' || 1)"),
         ("TO_DATE($1, 'YYYY-MM-DD')", "TO_DATE(1, 'YYYY-MM-DD')"),
+        ("FOR '2026-01-01 10:00'::timestamp TO '2026-01-02'::date AND '2026-01-03'::date",
+         "FOR '2026-01-01 10:00:00' TO '2026-01-02 00:00:00' AND '2026-01-03'::date"),
+        ("FOR LAST '1 day, 2:00:03'::interval", "FOR LAST '1 day 2 hours 00 minutes 03 seconds'"),
+        (r"""a = E'b\\c''d\'' AND b = E'\x41' AND c = ANY( E'{"\\\\"}')""",  # libpq's quoting
+         r"""a = 'b\c''d''' AND b = E'\x41' AND c IN ('\')"""),
+        ("ranks(d, $1::float8, 5, $1::double precision)", "ranks(d, 1, 5, 1)"),
     ],
 )  # fmt: skip
 def test_types_that_only_postgresql_has(text, becomes):
     assert with_parameters(text, ["1"]).text == becomes
+
+
+def test_the_log_has_no_words_of_a_client(caplog):
+    """sqlglot warned with the statement: whoever may read wrote lines of the log."""
+    with pytest.raises(SelectError, match="only SELECT"):
+        translated("EXPLAIN SELECT 1\nERROR:muntin: 1", {}, {})
+    assert not caplog.records
 
 
 def test_statements():

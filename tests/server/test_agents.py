@@ -75,6 +75,9 @@ def test_bounds_are_told_in_words():
         "2 late events are counted in it.",
     ]
     assert len(sentences_of({**about, "exact": True, "late": 3, "bounds": bounds})) == 2
+    nothing = {"source": "s", "asked": "OPEN", "covered": None}
+    said = sentences_of({**about, "exact": True, "bounds": {}, "windows": [nothing]})
+    assert said[1] == "Nothing was read of s (OPEN)."
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_bounds_are_told_in_words():
         ("query", {"select": "SELECT * FROM '/etc/passwd'"}, "e.g. FROM orders(driver)"),
         ("query", {"select": SELECT, "rows": 2}, "at most 2 come as JSON"),
         ("query", {"select": SELECT, "rows": 2}, "add LIMIT; `rows` is 1,000 at most"),
-        ("query", {"select": SELECT, "rows": 100_000}, "from 1 to 1000"),
+        ("query", {"select": SELECT, "rows": 100_000}, "100000 is no whole number from 1 to 1,000"),
         ("query", {"select": 5}, "a text of at most"),
         ("query", {}, "needs select"),
         ("describe", {"name": "orders", "more": 1}, "no argument 'more'"),

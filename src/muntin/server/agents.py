@@ -181,9 +181,8 @@ def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
             if not isinstance(value, str) or len(value) > about["maxLength"]:
                 raise BadArgument(f"{key}: a text of at most {about['maxLength']:,} characters")
         elif type(value) is not int or not about["minimum"] <= value <= about["maximum"]:
-            raise BadArgument(
-                f"{key}: a whole number from {about['minimum']} to {about['maximum']}"
-            )
+            low, high = about["minimum"], about["maximum"]
+            raise BadArgument(f"{key}: {value!r:.40} is no whole number from {low} to {high:,}")
     for key in schema.get("required", ()):
         if key not in given:
             raise BadArgument(f"{name} needs {key}")
@@ -212,8 +211,9 @@ def sentences_of(about: Mapping[str, Any]) -> list[str]:
         said += [f"{source}: {part}" for part in _parts(bounds)]
     for window in about["windows"]:
         covered = window["covered"]
-        span = f"from {covered['start']} to {covered['end']}" if covered else "nothing"
-        said.append(f"{window['source']} ({window['asked']}) was read {span}.")
+        source = f"{window['source']} ({window['asked']})"
+        span = covered and f"{source} was read from {covered['start']} to {covered['end']}."
+        said.append(span or f"Nothing was read of {source}.")
     if about["watermark"]:
         said.append(
             f"Events up to {about['watermark']} were counted when they came; later ones may come."

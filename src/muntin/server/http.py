@@ -276,14 +276,14 @@ def _whole(low: int, high: int) -> Read:
     def read(text: str, name: str) -> int:
         if text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high:
             return int(text)
-        raise BadArgument(f"{name}: a whole number from {low} to {high}")
+        raise BadArgument(f"{name}: {text[:40]!r} is no whole number from {low} to {high}")
 
     return read
 
 
 def _flag(text: str, name: str) -> bool:
     if text not in ("true", "false"):
-        raise BadArgument(f"{name}: true or false")
+        raise BadArgument(f"{name}: {text[:40]!r} is neither true nor false")
     return text == "true"
 
 

@@ -4,6 +4,7 @@ It is parsed as PostgreSQL's. Each table, function and type of it is looked up i
 what is of the server itself (`version()`, rights, sizes) becomes a constant.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -25,6 +26,7 @@ from muntin.server.postgres.catalog_tables import (
 from muntin.server.postgres.rows import TYPES
 from muntin.server.postgres.text import STATEMENT_BYTES_MAX, Edit, Edited, words_of
 
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns with the client's own text
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
 _NODES_MAX, _DEPTH_MAX = 2_000, 48
 _TRUE, _NULL, _NO_NUMBER = "TRUE", "CAST(NULL AS VARCHAR)", "CAST(NULL AS BIGINT)"

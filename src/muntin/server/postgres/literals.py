@@ -1,5 +1,6 @@
 """A parameter that a client sends, as a literal that is safe to stand in a statement."""
 
+import contextlib
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,9 @@ from muntin.server.postgres.text import (
     IS_ANY,
     NOTHING,
     STATEMENT_BYTES_MAX,
-    Word,
     Words,
+    called,
+    length,
     list_items,
     outside,
     parameters_of,
@@ -36,8 +38,6 @@ _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT"
         1186: "INTERVAL"}  # fmt: skip
 
 _DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
-_CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
-"""In a length of time: psycopg writes 1 day, 2:00:00, FOR LAST takes units alone."""
 _CASTS = {word: kind.oid for kind in reversed(TYPES) if kind is not BYTEA
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
 _CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
@@ -45,9 +45,16 @@ _LISTS = {kind.oid: kind.lists for kind in TYPES} | {26: 1028}
 _ELEMENTS = {oids: oid for oid, oids in _LISTS.items()} | {1015: 25}
 """Types of lists, and those of their items."""
 _TEXT_LIST = 1009
-_STAND_INS = {"LIMIT": "0", "OFFSET": "0", "FIRST": "0", "NEXT": "0", "LAST": "'1 second'"}
+_STAND_INS = {"LIMIT": "0", "OFFSET": "0", "FIRST": "0", "NEXT": "0", "LAST": "'1 second'",
+              "WINDOW": "LAST"}  # fmt: skip
 _STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
 """By the word before."""
+_OF_CALLS = {"quantiles": (701, "0.5"), "ranks": (701, "0"), "top_k": (20, "1"),
+             "periodic": (20, "1")}  # fmt: skip
+"""Types of arguments of table functions, and what stands in for them; the others' are items."""
+PARAMETERS_MAX = 1_000
+_BEFORE_ALL, _LATEST = datetime(1900, 1, 1), datetime(9990, 1, 1)
+"""Times that stand in: each is up to so many days later."""
 
 
 def literals(
@@ -113,17 +120,39 @@ def types_of(text: str, given: Sequence[int]) -> tuple[int, ...]:
 
 def stand_ins(text: str, types: Sequence[int]) -> list[str]:
     """Literals for parameters that are not given yet: nulls, and where SELECT takes none, what
-    leaves the answer its types. Times are each later than the one before, as those of a window."""
+    leaves the answer its types. Times are each later than the one before, as those of a window,
+    and its end is behind its start where that is a constant."""
     words = words_of(text)
+    ends, last = dict[int, bool](), _BEFORE_ALL + timedelta(days=PARAMETERS_MAX)
+    for at, number in _parameters(words):
+        is_end = words[at - 1].is_word("TO", "<", "<=", "AND")
+        ends[number] = ends.get(number, True) and is_end
+    for word in words if any(ends.values()) else ():
+        if word.kind == "string":
+            with contextlib.suppress(BadArgument):
+                constant = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
+                last = max(last, min(constant, _LATEST))
     chosen = [
-        _time_literal(_EPOCH + timedelta(days=number), oid)
+        _time_literal((last if ends.get(n) else _BEFORE_ALL) + timedelta(days=n + 1), oid)
         if oid in (1082, 1114, 1184)
         else literal(None, TEXT, oid)
-        for number, oid in enumerate(types)
+        for n, oid in enumerate(types)
     ]
     for at, number in _parameters(words):
         chosen[number] = _STAND_INS.get(words[at - 1].value, chosen[number])
+        if call := called(words, at):
+            item = "0" if types[number] in _INTEGERS else "''"
+            chosen[number] = _OF_CALLS.get(call, (0, item))[1]
     return chosen
+
+
+def with_integer_items(text: str, types: Sequence[int]) -> tuple[int, ...]:
+    """Types of parameters, where items that could be texts as well are integers."""
+    words, found = words_of(text), [*types]
+    for at, number in _parameters(words):
+        if not found[number] and called(words, at):
+            found[number] = 20
+    return tuple(found)
 
 
 def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int, str]:
@@ -148,7 +177,10 @@ def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int,
     for at, number in reversed(_parameters(words)):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
             continue
-        parts = _beside(words, at, begins[at]), _from_clause(words, selects.get(owners[at], {}))
+        parts = (
+            _beside(words, at, begins[at]),
+            _from_clause(words, selects.get(owners[at], {})),
+        )
         if None in parts or number in found:
             continue
         value, source = (text[words[p[0]].start : words[p[1] - 1].end] for p in parts if p)
@@ -215,13 +247,13 @@ def _from_clause(words: Words, found: Mapping[str, int]) -> tuple[int, int] | No
     return (start, end) if end > start else None
 
 
-def _parameters(words: Sequence[Word]) -> list[tuple[int, int]]:
+def _parameters(words: Words) -> list[tuple[int, int]]:
     """Their places among the words, and their numbers from 0 on."""
     each = [(at, word.text) for at, word in enumerate(words) if word.kind == "parameter"]
     return [(at, int(text[1:]) - 1) for at, text in each if int(text[1:])]
 
 
-def _type_at(words: Sequence[Word], at: int) -> int:
+def _type_at(words: Words, at: int) -> int:
     said = ["", "", *(word.value for word in words[max(at - 4, 0) : at])]
     after = [word.value for word in words[at + 1 : at + 4]]
     if after[:1] == ["::"] or (after[:1] == ["AS"] and said[-2:] == ["CAST", "("]):
@@ -235,7 +267,9 @@ def _type_at(words: Sequence[Word], at: int) -> int:
     if said[-1] == "AND" and said[-3] == "BETWEEN":  # time BETWEEN $1 AND $2
         said = said[:-2]
     ends = said[-1] in ("<", "<=", ">", ">=", "BETWEEN") and said[-2].lower() == TIME
-    return 1184 if ends or said[-1] in ("FOR", "TO") else 0
+    if ends or said[-1] in ("FOR", "TO", "WINDOW"):
+        return 1184
+    return _OF_CALLS.get(called(words, at), (0, ""))[0]
 
 
 def _list(value: bytes | None, form: int, element: int, number: int) -> str:
@@ -277,8 +311,7 @@ def _in_text(text: str, oid: int) -> str:
     if oid == 1083:
         return f"TIME '{time.fromisoformat(text.strip()).replace(tzinfo=None)}'"
     if oid == 1186:
-        parts = _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
-        return f"INTERVAL {text_literal(parts)}"
+        return f"INTERVAL {text_literal(length(text))}"
     return text_literal(text)
 
 

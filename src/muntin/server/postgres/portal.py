@@ -13,7 +13,7 @@ from muntin.errors import how_many
 from muntin.server.limits import KIB
 from muntin.server.postgres.answers import HEAD
 from muntin.server.postgres.commands import Cursor, SessionCommand, command_of, copied, cursor_of
-from muntin.server.postgres.literals import literals, types_of
+from muntin.server.postgres.literals import PARAMETERS_MAX, literals, types_of
 from muntin.server.postgres.reports import Refusal
 from muntin.server.postgres.rows import BINARY, TYPES, formats_of
 from muntin.server.postgres.text import (
@@ -189,7 +189,6 @@ def row_description(head: dict[str, Any], formats: tuple[int, ...]) -> Any:
 
 PREPARED_MAX, PREPARED_BYTES_MAX = 512, 1024 * KIB
 PORTALS_MAX = 8  # each may hold an answer
-PARAMETERS_MAX = 1_000
 
 
 class PreparedStatements:

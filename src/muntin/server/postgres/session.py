@@ -15,7 +15,12 @@ from muntin.server.auth import Grant
 from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.postgres.commands import Cursor, SessionCommand, write_of
 from muntin.server.postgres.link import ClientLink, FrameError, GoneError
-from muntin.server.postgres.literals import compared, learned, stand_ins
+from muntin.server.postgres.literals import (
+    compared,
+    learned,
+    stand_ins,
+    with_integer_items,
+)
 from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.portal import (
     Portal,
@@ -275,11 +280,24 @@ class PostgresSession:
             self._put_types(known)
             self._link.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
             return
-        probes = compared(known.text, known.given, known.types)
-        portal = known.bound(stand_ins(known.text, known.types), ())
+        try:
+            await self._tell(known, known.types)
+        except SelectError as refused:
+            others = with_integer_items(known.text, known.types)
+            if others == known.types:
+                raise
+            try:
+                await self._tell(known, others)
+            except SelectError:
+                raise refused from None
+
+    async def _tell(self, known: Prepared, types: tuple[int, ...]) -> None:
+        """The types of a statement's parameters, if these are right, and of its columns."""
+        probes = compared(known.text, known.given, types)
+        portal = known.bound(stand_ins(known.text, types), ())
         try:
             await self._answered(portal, describe=[*probes.values()])
-            known.types = learned(known.types, dict(zip(probes, portal.head["types"], strict=True)))
+            known.types = learned(types, dict(zip(probes, portal.head["types"], strict=True)))
             self._put_types(known)
             self._link.put(row_description(portal.head, ()))
             known.described = columns_of(portal.head)

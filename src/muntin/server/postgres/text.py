@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.functions import TABLE_FUNCTIONS
 from muntin.select.limits import ASK_LESS
 from muntin.select.syntax import text_literal
 from muntin.times import datetime_of, instant_us
@@ -54,23 +55,26 @@ class Word(NamedTuple):
     def wrong(self, message: str, code: str, remedy: str) -> SelectError:
         """What is said of it, at its place."""
         return SelectError(
-            message, code=code, position=self.start, length=len(self.text), remedy=remedy
+            message, code=code, position=self.start, length=self.end - self.start, remedy=remedy
         )
 
 
 class Words(tuple[Word, ...]):
-    """`pairs`: where the other one of each bracket stands, of those that have one."""
+    """`pairs`: where the other one of each bracket stands, of those that have one. `around`: where
+    the bracket opens in which each word stands; -1: in none."""
 
     pairs: dict[int, int]
+    around: list[int]
 
 
 @lru_cache(maxsize=4)  # of a statement that goes from one pass to the next
 def words_of(text: str) -> Words:
     """All but spaces and comments."""
     words = Words(map(_word, (each for each in _WORD.finditer(text) if each.lastgroup != "space")))
-    words.pairs = {}
+    words.pairs, words.around = {}, []
     opened: dict[str, list[int]] = {")": [], "]": []}
     for at, word in enumerate(words):
+        words.around.append(opened[")"][-1] if opened[")"] else -1)
         if word.text in ("(", "["):
             opened[")" if word.text == "(" else "]"].append(at)
         elif opened.get(word.text):
@@ -79,10 +83,26 @@ def words_of(text: str) -> Words:
     return words
 
 
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = re.compile(r"[eE]'((?:[^'\\]|''|\\[^0-7xuU])*)'", re.DOTALL)
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
 def _word(found: re.Match[str]) -> Word:
     kind, text = found.lastgroup or "", found[0]
+    if escaped := _ESCAPES.fullmatch(text):  # as libpq writes what holds a backslash
+        plain = _ESCAPE.sub(lambda one: _CONTROLS.get(one[1], one[1] or "'"), escaped[1])
+        text = text_literal(plain)
     value = text[1:-1].replace('""', '"') if kind == "quoted" else text
     return Word(kind, text, text.upper() if kind == "name" else value, *found.span())
+
+
+def called(words: Words, at: int) -> str:
+    """The table function of whose arguments behind the summary a word is one."""
+    opens = words.around[at]
+    name = words[max(opens - 1, 0)].text.lower()
+    behind = opens + 2 < at and words[opens + 2].text == ","
+    return name if behind and name in TABLE_FUNCTIONS else ""
 
 
 def outside(words: Words, start: int, end: int | None = None) -> Iterator[tuple[int, Word]]:
@@ -236,19 +256,30 @@ def _types(words: Words) -> Iterator[Edit]:
             yield Edit(word.start, words[at + 3 if zoned else at].end, "TIMESTAMP")
         if word.kind != "string":
             continue
+        if word.end - word.start > len(word.text):  # E'…'
+            yield Edit(word.start, word.end, word.text)
         before = [other.value for other in words[max(at - 4, 0) : at]]
         first = at - 4 if before == _ZONED else at - (before[-1:] == ["TIMESTAMPTZ"])
-        last = at
-        if after[:1] == ["::"]:
-            last += 5 if after[1:] == _ZONED else 2 * (after[1:2] == ["TIMESTAMPTZ"])
+        last, in_window = at, words[first - 1].is_word("FOR", "TO", "WINDOW")
+        if after[1:] and after[0] == "::":
+            kinds = _TIMES if in_window else ("TIMESTAMPTZ",)
+            last += 5 if after[1:] == _ZONED else 2 * (after[1] in kinds)
         if words[at - 1].is_word("LAST") and after[:2] == ["::", "INTERVAL"]:
-            yield Edit(word.end, words[at + 2].end, "")
+            yield Edit(word.start, words[at + 2].end, length(word.text))
         if first == last:
             continue
         with contextlib.suppress(BadArgument):
             time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
-            kind = "" if words[first - 1].is_word("FOR", "TO") else "TIMESTAMP "
+            kind = "" if in_window else "TIMESTAMP "
             yield Edit(words[first].start, words[last].end, f"{kind}'{time}'")
+
+
+_CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+
+
+def length(text: str) -> str:
+    """In units alone, as FOR LAST takes it: psycopg writes 1 day, 2:00:00."""
+    return _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
 
 
 IS_ANY = "IN ("
@@ -321,28 +352,34 @@ _TIMES = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
 
 
 _OF_TYPE = re.compile("^(DATE|TIMESTAMP|TIME|INTERVAL) ")
+_BRACKETS = re.compile(r"^\((-.*)\)$|^CAST\((.*) AS \w+\)$")
 
 
-def _cast(words: Sequence[Word], at: int, literal: str) -> Edit:
+def _cast(words: Words, at: int, literal: str) -> Edit:
     """A parameter's literal, with the cast to what it is already: SQLAlchemy writes
-    LIMIT $1::INTEGER, and a window clause takes no cast."""
+    LIMIT $1::INTEGER, and neither a window clause nor a table function takes a cast or brackets."""
     bare = _OF_TYPE.sub("", literal)
-    in_window = words[at - 1].is_word("FOR", "TO", "LAST")
+    in_window = words[at - 1].is_word("FOR", "TO", "LAST", "WINDOW")
+    in_call = bool(called(words, at))
+    digits = literal.strip("()-")
+    if in_call:
+        literal = bare = _BRACKETS.sub(r"\1\2", literal)
     alone = Edit(words[at].start, words[at].end, bare if in_window else literal)
     if at + 2 >= len(words) or words[at + 1].text != "::":
         return alone
     kind = words[at + 2].value
-    digits = literal.strip("()-")
     exact = kind in ("NUMERIC", "DECIMAL") and words[min(at + 3, len(words) - 1)].text != "("
     if not (
         (digits.isdigit() and kind in _INTEGERS)
         or (exact and digits.replace(".", "").isdigit())  # of DuckDB's it would have three places
         or (bare[:1] == "'" and kind in ("VARCHAR", "TEXT", *_TIMES))
+        or in_call
     ):
         return alone
     literal = bare
     zone = [word.value for word in words[at + 3 : at + 6]]
     whole = len(zone) == 3 and zone[0] in ("WITH", "WITHOUT") and zone[1:] == ["TIME", "ZONE"]
+    last = at + 5 if whole else at + 2 + (zone[:1] == ["PRECISION"])
     if kind in _TIMES and not in_window:
         literal = f"{kind.removesuffix('TZ')} {literal}"
-    return Edit(words[at].start, words[at + 5 if whole else at + 2].end, literal)
+    return Edit(words[at].start, words[last].end, literal)
