@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from muntin.assembly.maintenance import halves
+from muntin.assembly.maintenance import shrinks
 from muntin.errors import BadArgument
 from muntin.kinds import FingerprintSpec, SegmentSpec
 from muntin.kinds.base import SummarySpec
@@ -99,7 +99,7 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
             many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
             made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
             memory = grown * made.nbytes / (made.slices[-1] + 1) * filled / length
-            if keep.panes is None and not halves(below * length, memory * length):
+            if keep.panes is None and not shrinks(below * length, memory * length):
                 continue
             below = memory
             nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)

@@ -41,6 +41,7 @@ TIER_FACTOR = 8
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
 LITTLE_BYTES = 1 << 12  # of memory of one slice: beside what each costs, this is nothing
+SHRINK = 4  # rollups take at most this part of the memory of what they are made of
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
@@ -230,12 +231,13 @@ class Maintenance:
                 self._writer.roll_up(layout.name, length, start, end, made)
 
     def _pay_off(self, now: Pieces, layout: Layout, length: int, until: int, below: Slices) -> bool:
-        """Whether rollups are there already, or would halve the memory of what they are made of.
+        """Whether rollups are there already, or would take a quarter of what they are made of.
 
         Where most keys or items of a slice come once in it, rollups take as much room as the panes,
-        and an answer from them as long. The slice with the most events tells, once for all shards,
-        and is asked again when there is a busier one. Where panes are dropped, rollups are what is
-        left.
+        and an answer from them as long. At a quarter, all rungs together take a third of the memory
+        of the panes at most, and an answer reads at most four times what it would with each rung.
+        The slice with the most events tells, once for all shards, and is asked again when there is
+        a busier one. Where panes are dropped, rollups are what is left.
         """
         covered = now.extent(layout).rollups.covered
         if length in covered or self._pipeline.retention.panes is not None:
@@ -255,7 +257,7 @@ class Maintenance:
                 if (found := now.segments(layout, level, first, last, shard=shard))
             ]
             memory = sum(part.nbytes for part, _ in parts)
-            if halves(memory, merge([merge([part], n) for part, n in parts]).nbytes):
+            if shrinks(memory, merge([merge([part], n) for part, n in parts]).nbytes):
                 return True
         self._lean[layout.name, length] = until, busiest
         return False
@@ -330,9 +332,9 @@ class Maintenance:
         return keep.panes if length == self._pipeline.pane else keep.rollups
 
 
-def halves(memory: float, rolled_up: float) -> bool:
+def shrinks(memory: float, rolled_up: float) -> bool:
     """Whether it is worth it to roll up so many bytes to so many."""
-    return memory <= LITTLE_BYTES or 2 * rolled_up <= memory
+    return memory <= LITTLE_BYTES or SHRINK * rolled_up <= memory
 
 
 def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
