@@ -1,6 +1,6 @@
 """Real streams through real Spark: Muntin beside Spark's own statement of the same groups.
 
-    python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi|views]
+    python benchmarks/spark_streams.py [--rows 3000000] [--data flights|taxi|views|sensors]
         [--pane hour|minute] [--repeats 3] [--only text] [--sketches] [--rollups] [--stream]
         [--keep | --check]
 
@@ -96,7 +96,41 @@ def page_views(rows: int) -> Data:
     return Data(table, keys, ["ms", "sent"], "ms", **names)
 
 
-STREAMS = {"flights": flights_of_years, "taxi": taxi_orders, "views": page_views}
+def sensor_readings(rows: int) -> Data:
+    """10,000 sensors of 200 sites, a reading each ten seconds: all keys in each pane, few times,
+    and floating-point values."""
+    rng = np.random.default_rng(2)
+    sensors, every = 10_000, 10_000_000
+    number = np.arange(rows)
+    sensor = number % sensors
+    jitter = rng.integers(0, every // sensors, rows)
+    base = 15 + 10 * rng.random(sensors)
+    table = pa.table(
+        {
+            "time": pa.array(
+                1_793_491_200_000_000 + number * (every // sensors) + jitter,
+                pa.timestamp("us", "UTC"),
+            ),
+            "sensor": np.char.add("s-", np.char.zfill(sensor.astype(str), 5)),
+            "site": np.char.add("site-", (sensor % 200).astype(str)),
+            "model": np.char.add("M", (sensor % 7).astype(str)),
+            "temperature": pa.array(
+                np.round(base[sensor] + rng.normal(0, 0.5, rows), 2), mask=rng.random(rows) < 0.01
+            ),
+            "vibration": rng.lognormal(0, 1, rows),
+        }
+    )
+    keys = ["site", "sensor", ["site", "model"]]
+    names = {"item": "sensor", "by": "sensor", "few": "site"}
+    return Data(table, keys, ["temperature", "vibration"], "temperature", **names)
+
+
+STREAMS = {
+    "flights": flights_of_years,
+    "taxi": taxi_orders,
+    "views": page_views,
+    "sensors": sensor_readings,
+}
 
 
 class Case:
@@ -136,7 +170,8 @@ def cases(data: Data) -> list[Case]:
     def matrix(*keys: Any, indicators: Sequence[str] = data.sums, **more: Any) -> dict[str, Any]:
         return of("vector_matrix", keys=list(keys), indicators=list(indicators), **more)
 
-    kll = f"kll_sketch_agg_bigint({value}, 200) AS sketch"
+    number = "double" if pa.types.is_floating(data.table[value].type) else "bigint"
+    kll = f"kll_sketch_agg_{number}({value}, 200) AS sketch"
     hll = f"hll_sketch_agg({item}, 12) AS sketch"
     cells = f"count_min_sketch({item}, 0.00133D, 0.99D, 1) AS sketch"
     distinct = f"approx_count_distinct({item}, 0.016) AS items"
