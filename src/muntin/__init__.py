@@ -13,8 +13,9 @@ All that goes wrong on purpose is a `muntin.MuntinError`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from muntin.lazy import lazy
 
 if TYPE_CHECKING:
     from muntin.client import Client as Client
@@ -50,17 +51,7 @@ _MODULE_OF = {
 __all__ = [*_MODULE_OF, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if not TYPE_CHECKING:  # else a misspelt name would be of any type
-
-    def __getattr__(name: str) -> Any:
-        module = _MODULE_OF.get(name)
-        if module is None:
-            from muntin.errors import did_you_mean
-
-            hint = did_you_mean(name, __all__)
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {hint}")
-        value = getattr(import_module(module), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,9 @@ of all.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from muntin.lazy import lazy
 
 if TYPE_CHECKING:
     from muntin.summaries.calm_space_saving import CalmSpaceSaving as CalmSpaceSaving
@@ -51,14 +52,7 @@ _MODULE_OF = {
 __all__ = [*_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if not TYPE_CHECKING:  # else a misspelt name would be of any type
-
-    def __getattr__(name: str) -> Any:
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(module), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:
