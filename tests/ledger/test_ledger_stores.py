@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 import trustme
 from ledger_helpers import (
@@ -184,6 +185,31 @@ def test_a_frozen_writer_that_wakes_up_changes_nothing(server, request):
         child.stdout.close()
         ledger.close()
     assert refused >= FREEZES // 2  # most points lie before the server has taken it
+
+
+def test_a_lock_of_a_stranger_takes_no_connection_of_the_server_for_long(postgresql, request):
+    name = name_of(request)
+    url = postgresql.url(schema=name, deadline=3)
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    reader = open_ledger(url, create=False)
+    tables = ", ".join(f"{name}.{table}" for table in ("ledger", "log", "payloads", "rows"))
+    with psycopg.connect(postgresql.url()) as stranger:
+        stranger.execute(f"LOCK TABLE {tables}")  # pyright: ignore[reportArgumentType, reportCallIssue]
+        with pytest.raises(LedgerError, match=r"within 3 seconds .*who holds a lock"):
+            writer.commit(batch(1, partial("s", 0, [1])))
+        for _ in range(3):
+            assert reader.pipelines()[0].batches == 1
+            assert reader.behind()
+            time.sleep(1.1)  # longer than readers leave it alone
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        assert stranger.execute(waiting).fetchone() == (0,)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(1, partial("s", 0, [1])))
+    assert held(reader, "s", PANE, 0, 10) == {0: 1, 1: 1}
+    reader.close()
+    ledger.close()
 
 
 def test_two_writers_that_race_within_a_commit(server, request):

@@ -16,7 +16,7 @@ from muntin.errors import BadArgument, CorruptSummary, SourceError
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.build import DIGEST, FILE, RUN, IndexPlan, gather, scatter
-from muntin.spark.index.files import forget
+from muntin.spark.index.files import forget, write_once
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import RunReader
@@ -24,6 +24,7 @@ from muntin.spark.index.sources import Files, FrameSource, source_of
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange
 from muntin.summaries.static_filter import to_partitions
+from tests.disks import small_disk
 
 pytestmark = pytest.mark.spark
 ROWS = 20_000
@@ -272,6 +273,13 @@ def test_a_reader_goes_on_where_its_files_are_gone(spark, tmp_path):
         forget(str(tmp_path))  # as in a process of its own that has not asked yet
         assert np.asarray(reader.contains(more["url"])["present"]).all()
         assert reader.records == 500
+
+
+def test_a_full_disk_is_told_with_what_to_do(tmp_path):
+    with small_disk(tmp_path, "64k") as disk:
+        with pytest.raises(SourceError, match=r"cannot be written .*: free space"):
+            write_once(str(disk), "part", bytes(1 << 20))
+        assert list(disk.iterdir()) == []
 
 
 def test_an_append_that_fails_leaves_all_as_it_was(spark, tmp_path, monkeypatch):

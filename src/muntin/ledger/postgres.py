@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg import errors
 
 from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger.records import FORMAT_VERSION, check_name
@@ -56,10 +55,13 @@ CREATE TABLE {schema}.log (
 );
 ALTER TABLE {schema}.log ALTER keys SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
 """
-# A plan for what is given would be made with it: megabytes of payloads, copied several times.
+# A plan for what is given would be made with it: megabytes of payloads, copied several times. What
+# waits for a lock would go on to wait when we have hung up, and each try take one more of the
+# server's connections, until nobody gets one: it ends before a reader gives up.
 _SETTINGS = """
 SET default_transaction_isolation = 'read committed';
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan;
+SET lock_timeout = '900ms'
 """
 _APPEND = """
 WITH moved AS (
@@ -192,8 +194,7 @@ class PostgresStore:
         for words, remedy in _REFUSALS.items():
             if not state and words in said:
                 return StoreError(f"{self.place}: {remedy} ({said})")
-        away = isinstance(problem, psycopg.OperationalError | errors.InterfaceError)
-        if away or isinstance(problem, psycopg.InterfaceError):
+        if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreAway(said)
         return StoreError(f"{self.place}: PostgreSQL says: {said} ({state or 'no code'})")
 

@@ -299,8 +299,8 @@ class Replica(SqliteFile):
                 if time.monotonic() + pause > deadline:
                     raise StoreError(
                         f"{self.place} does not answer within {patience:g} seconds ({problem}); "
-                        "what was committed stays: look whether it runs and can be reached, then "
-                        "start again"
+                        "what was committed stays: look whether it runs, can be reached, and who "
+                        "holds a lock on its tables, then start again"
                     ) from problem
             time.sleep(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)

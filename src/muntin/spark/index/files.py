@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, SourceError
+from muntin.errors import CorruptSummary, SourceError, with_remedy
 from muntin.spark.index.manifest import PartitionFile
 from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
@@ -80,7 +80,7 @@ def write_once(folder: str, stem: str, data: bytes) -> str:
     try:
         place.write(path, data, lasting=False)
     except OSError as problem:
-        raise SourceError(f"{path}: the index cannot be written ({problem})") from None
+        raise SourceError(f"{path}: the index cannot be written ({with_remedy(problem)})") from None
     return name
 
 

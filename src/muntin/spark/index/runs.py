@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from muntin.errors import SourceError
+from muntin.errors import SourceError, with_remedy
 from muntin.spark.index.manifest import FILE_NAME
 from muntin.storage import is_elsewhere, place_of
 from muntin.summaries.kernels.static_filter import place
@@ -130,7 +130,7 @@ def _cut(path: str, size: int) -> SourceError:
 
 def _not_written(path: str, problem: OSError) -> SourceError:
     why = _same_folder(path) if isinstance(problem, FileNotFoundError) else ""
-    return SourceError(f"{path} cannot be written ({problem}){why}")
+    return SourceError(f"{path} cannot be written ({with_remedy(problem)}){why}")
 
 
 def _same_folder(path: str) -> str:
