@@ -13,7 +13,7 @@ from typing import Any, overload
 from muntin.errors import BadArgument
 
 US_PER_SECOND = 1_000_000
-_DAY_US = 86_400 * US_PER_SECOND
+DAY_US = 86_400 * US_PER_SECOND
 _UNITS_US = {
     name: us
     for names, us in (
@@ -22,28 +22,28 @@ _UNITS_US = {
         ("s sec secs second seconds", US_PER_SECOND),
         ("m min mins minute minutes", 60 * US_PER_SECOND),
         ("h hr hrs hour hours", 3600 * US_PER_SECOND),
-        ("d day days", _DAY_US),
-        ("w week weeks", 7 * _DAY_US),
+        ("d day days", DAY_US),
+        ("w week weeks", 7 * DAY_US),
     )
     for name in names.split()
 }
 _PART = re.compile(r"\s*([0-9]{1,16}(?:\.[0-9]{1,12})?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
 _BARE = re.compile(r"\s*[+-]?[0-9][0-9_.eE+-]*\s*")
 _SHOWN = (
-    ("week", 7 * _DAY_US),
-    ("day", _DAY_US),
+    ("week", 7 * DAY_US),
+    ("day", DAY_US),
     ("hour", 3600 * US_PER_SECOND),
     ("minute", 60 * US_PER_SECOND),
     ("second", US_PER_SECOND),
     ("millisecond", 1_000),
 )
-DURATION_US_MAX = 366 * 100 * _DAY_US
+DURATION_US_MAX = 366 * 100 * DAY_US
 DURATION_FORMS = (
     "a number and a unit from microseconds to weeks, e.g. '15 minutes', '1 day 6 hours'"
 )
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
-_CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US  # the calendar repeats after that
+_CYCLE_YEARS, _CYCLE_US = 400, 146_097 * DAY_US  # the calendar repeats after that
 
 
 def now_us() -> int:
@@ -104,7 +104,7 @@ def _without_unit(value: Any) -> BadArgument:
 
 def age_text(us: int) -> str:
     """An age in whole days, hours, minutes or seconds: 7_500_000_000 -> "2 hours"."""
-    units = (unit for _, unit in _SHOWN if US_PER_SECOND <= unit <= _DAY_US)
+    units = (unit for _, unit in _SHOWN if US_PER_SECOND <= unit <= DAY_US)
     unit = next((unit for unit in units if us >= unit), US_PER_SECOND)
     return duration_text(us // unit * unit)
 

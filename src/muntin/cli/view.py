@@ -16,7 +16,7 @@ from rich.text import Text
 from muntin.cli.tables import rich_table
 from muntin.errors import SelectError, how_many
 from muntin.progress import READING
-from muntin.times import age_text, duration_text, instant_text, now_us
+from muntin.times import DAY_US, age_text, duration_text, instant_text, now_us
 
 if TYPE_CHECKING:
     from muntin.spark.sink_stream import SinkStream
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 TICK_SECONDS = 0.5
 LINE_SECONDS = 5.0
-AGE_US_MAX = 365 * 86_400_000_000  # a stream that is older is no stream that lags
+AGE_US_MAX = 365 * DAY_US  # a stream that is older is no stream that lags
 WINDOWS_SHOWN = 8
 ROWS_SHOWN = 10
 BAR_CHARACTERS = 20

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.demo.flights import PIPELINE as FLIGHTS
+from muntin.times import DAY_US
 
 SECONDS_AN_HOUR = 2
 HISTORY_DAYS = 14  # are there at the start
@@ -49,10 +50,9 @@ class Recording:
         with file.open("rb") as source:
             self._table = pq.ParquetFile(source).read()  # read_table draws pandas in
         recorded = self._table["time"].cast(pa.int64()).to_numpy()
-        whole_day = 86_400_000_000
-        self._length = -(-int(recorded[-1] - recorded[0] + 1) // whole_day) * whole_day // _FASTER
+        self._length = -(-int(recorded[-1] - recorded[0] + 1) // DAY_US) * DAY_US // _FASTER
         self._since = (recorded - recorded[0]) // _FASTER
-        self._first = start_us - HISTORY_DAYS * whole_day // _FASTER
+        self._first = start_us - HISTORY_DAYS * DAY_US // _FASTER
         self._taken = 0
 
     def until(self, now_us: int) -> pa.Table:

@@ -21,12 +21,12 @@ from muntin.arrow import pc
 from muntin.demo.replay import Replay
 from muntin.errors import SourceError
 from muntin.spark.settings import SHORT_RUN
-from muntin.times import duration_us
+from muntin.times import DAY_US, duration_us
 
 AIRPORTS = 3
 SPEED = "2 hours"  # of event time a second
 UNIT, WINDOW = "1 hour", "7 days"
-HEAD_US = 8 * 86_400_000_000  # given at once, so that the first window is whole
+HEAD_US = 8 * DAY_US  # given at once, so that the first window is whole
 PATIENCE_SECONDS, RETRY_SECONDS = 30.0, 1.0  # all sites share one machine, and so do their batches
 HEARTBEAT = 24  # units, 12 seconds at this speed
 GATHER_SECONDS = 600.0  # nothing moves before all sites are there, so one survey is enough

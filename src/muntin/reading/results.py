@@ -12,12 +12,11 @@ from muntin.ledger.records import TrendPoint
 from muntin.reading.stored_results import read_result, statement_of
 from muntin.select.catalog import TREND_ERROR, TREND_OWN
 from muntin.select.result import Result
-from muntin.times import instant_text
+from muntin.times import DAY_US, instant_text
 
 RESULT_BYTES = 2 << 10  # that objects take which say what is true of a result
 _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
-_DAY_US = 86_400_000_000
 _NO_ROWS = pa.table({})
 
 
@@ -160,7 +159,7 @@ def _with_months(table: pa.Table) -> pa.Table:
     for at, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
             lengths = [
-                None if us is None else pa.MonthDayNano([0, us // _DAY_US, us % _DAY_US * 1000])
+                None if us is None else pa.MonthDayNano([0, us // DAY_US, us % DAY_US * 1000])
                 for us in table.column(at).cast(pa.int64()).to_pylist()
             ]
             table = table.set_column(at, field.name, pa.array(lengths, _MONTHS))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from muntin.arrow import floats_of_decimals, is_sound
 from muntin.errors import SelectError
-from muntin.times import datetime_of, instant_text, instant_us
+from muntin.times import DAY_US, datetime_of, instant_text, instant_us
 
 
 def plain_table(table: pa.Table, names: Sequence[str], *, wide: bool = False) -> pa.Table:
@@ -39,7 +39,7 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
         return _within_years(column.cast(pa.timestamp("us", "UTC")), pa.int64(), _YEARS_US, name)
     if pa.types.is_date32(kind):
         return _within_years(column, pa.int32(), _YEARS_DAYS, name)
-    if pa.types.is_time64(kind) and _beyond(column.cast(pa.int64()), (0, _DAY_US - 1)):
+    if pa.types.is_time64(kind) and _beyond(column.cast(pa.int64()), (0, DAY_US - 1)):
         raise _no_value(name, "holds 24:00, which is no time of day", "cast to INTERVAL or VARCHAR")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise _no_value(name, "holds bytes, not text", "cast it to VARCHAR")
@@ -52,10 +52,9 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     return column
 
 
-_DAY_US = 86_400_000_000
 _TYPED_MAX = 4  # columns of no type of which all types are tried
 _YEARS_US = (instant_us("0001-01-01"), instant_us("9999-12-31T23:59:59.999999"))
-_YEARS_DAYS = (_YEARS_US[0] // _DAY_US, _YEARS_US[1] // _DAY_US)
+_YEARS_DAYS = (_YEARS_US[0] // DAY_US, _YEARS_US[1] // DAY_US)
 
 
 def is_wide(kind: pa.DataType) -> bool:
@@ -100,7 +99,7 @@ def _no_value(name: str, what: str, remedy: str) -> SelectError:
 
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-_DAYS_MAX = (1 << 63) // _DAY_US - 200_000  # space for the nanoseconds beside them
+_DAYS_MAX = (1 << 63) // DAY_US - 200_000  # space for the nanoseconds beside them
 
 
 def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -114,7 +113,7 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
         parts = np.where(valid, parts, np.zeros(1, _INTERVAL))
         if parts["months"].any() or (np.abs(parts["days"].astype(np.int64)) > _DAYS_MAX).any():
             return column
-        us = parts["days"].astype(np.int64) * _DAY_US + parts["nanoseconds"] // 1000
+        us = parts["days"].astype(np.int64) * DAY_US + parts["nanoseconds"] // 1000
         chunks.append(pa.array(us, pa.int64(), mask=~valid).cast(pa.duration("us")))
     return pa.chunked_array(chunks, pa.duration("us"))
 

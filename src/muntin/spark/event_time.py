@@ -18,7 +18,7 @@ import pyarrow as pa
 from muntin.arrow import decoded, fixed_width, is_text, pc, value_type
 from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
-from muntin.times import US_PER_SECOND, instant_text
+from muntin.times import DAY_US, US_PER_SECOND, instant_text
 
 ABSENT = np.int64(np.iinfo(np.int64).min)
 """Stands for a time that is null or cannot be read."""
@@ -31,7 +31,7 @@ _ISO = (
 )
 
 _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
-EARLY_US = 31 * 86_400 * US_PER_SECOND
+EARLY_US = 31 * DAY_US
 """A time of our days that is read in too fine a unit lies in January 1970."""
 _FIRST_US = 631_152_000 * US_PER_SECOND  # 1990: our days begin
 _UNITS = {"s": Fraction(10**6), "ms": Fraction(10**3), "us": Fraction(1), "ns": Fraction(1, 1000)}

@@ -27,12 +27,12 @@ from muntin.spark.ddl import TYPES, UNKNOWN, declared, spelled
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.summaries.indicators import DIGITS_MAX
 from muntin.summaries.items import text_buffers
+from muntin.times import DAY_US
 
 BLOCK_BYTES = 8 << 20  # joined at once; Arrow parses it as one block
 SINGLE_UP_TO = 8  # records that are tried one by one rather than halved further
 SHOWN_CHARACTERS = 60
 WHOLE_FLOAT_MAX = 1 << 53  # beyond, a float may be another number than what was written
-_DAY_US = 86_400_000_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
@@ -202,7 +202,7 @@ def _finished(raw: pa.Array, kind: pa.DataType) -> tuple[pa.Array, np.ndarray | 
     absent = times == ABSENT
     wrong = absent & given
     if pa.types.is_date(kind):
-        days = np.where(absent, 0, times) // _DAY_US
+        days = np.where(absent, 0, times) // DAY_US
         return pa.array(days.astype(np.int32), pa.int32(), mask=absent).cast(kind), wrong
     return pa.array(times, pa.int64(), mask=absent).cast(kind), wrong
 

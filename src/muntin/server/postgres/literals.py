@@ -24,7 +24,7 @@ from muntin.server.postgres.text import (
     with_parameters,
     words_of,
 )
-from muntin.times import US_PER_SECOND, datetime_of, instant_us
+from muntin.times import DAY_US, datetime_of, instant_us
 
 _INTEGERS = (20, 21, 23, 26)
 _FLOATS = (700, 701)
@@ -338,7 +338,7 @@ def _in_binary(value: bytes, oid: int) -> str:
         if months:
             raise SelectError("a month is not a length", code="value", remedy="give days")
         return f"INTERVAL '{days} days {found} microseconds'"
-    if oid == 1083 and 0 <= found < 86_400 * US_PER_SECOND:
+    if oid == 1083 and 0 <= found < DAY_US:
         return f"TIME '{(_EPOCH + timedelta(microseconds=found)).time()}'"
     if oid in (16, 1083):
         raise ValueError(value)

@@ -19,11 +19,11 @@ from muntin.spark.index.manifest import FILE_NAME
 from muntin.storage import is_elsewhere, place_of
 from muntin.summaries.kernels.static_filter import place
 from muntin.summaries.static_filter import to_partitions
-from muntin.times import now_us
+from muntin.times import DAY_US, now_us
 
 CHUNK_KEYS = 1 << 20  # hashes that are placed at once: 8 MiB, which a core's cache nearly holds
 _PREFIX = ".runs-"
-LEFT_AGE_US = 7 * 86_400_000_000  # a week: longer than any build takes
+LEFT_AGE_US = 7 * DAY_US  # a week: longer than any build takes
 
 
 class RunWriter:
