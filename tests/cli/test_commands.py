@@ -136,7 +136,7 @@ def test_rejected_shows_records_and_reasons(muntin, ledger):
     code, out, _ = muntin("rejected", "-l", ledger)
     assert code == 0
     assert "3 of 303 events rejected" in out
-    assert "no_time" in out
+    assert "3 of them are kept: no_time 3\n" in out
     assert "--limit" not in out
     _, out, _ = muntin("rejected", "-l", ledger, "--limit", "2")
     assert out.endswith("the 2 oldest of those that are kept; --limit shows more\n")

@@ -179,8 +179,10 @@ def test_state(http):
 
 def test_rejected(server, feeder):
     feeder.rows([(60 * 60 * 24 * 365 * 20, "a", 0, 1, 1)])  # far in the future
-    records = httpx.get(server.url + "/rejected?pipeline=orders").json()["rejected"]
-    assert [r["reason"] for r in records] == ["future"]
+    feeder.rows([(-START // 1_000_000 - 1, "a", 0, 1, 1), (60 * 60 * 24 * 365 * 20, "b", 0, 1, 1)])
+    found = httpx.get(server.url + "/rejected?pipeline=orders&limit=2").json()
+    assert [r["reason"] for r in found["rejected"]] == ["future", "before_1970"]
+    assert list(found["reasons"].items()) == [("future", 2), ("before_1970", 1)]
     assert httpx.get(server.url + "/rejected?pipeline=other").status_code == 400
 
 

@@ -59,6 +59,9 @@ def register(app: typer.Typer) -> None:
                 typer.echo(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
                 if not info.rejected:
                     continue
+                reasons = opened.rejected_reasons(info.name)
+                each = ", ".join(f"{why} {count:,}" for why, count in reasons.items())
+                typer.echo(f"{sum(reasons.values()):,} of them are kept: {each}")
                 records = [record for _, record in opened.rejected(info.name, limit=limit)]
                 columns = {
                     "reason": [record.reason for record in records],
@@ -67,7 +70,7 @@ def register(app: typer.Typer) -> None:
                     "record": [r.raw.decode("utf-8", "replace")[:200] for r in records],
                 }
                 print_table(pa.table({n: pa.array(v, pa.string()) for n, v in columns.items()}))
-                if len(records) == limit < info.rejected:
+                if len(records) < sum(reasons.values()):
                     typer.echo(f"the {limit:,} oldest of those that are kept; --limit shows more")
 
     @app.command()

@@ -382,6 +382,14 @@ class View:
         for _, number, _, reason, detail, place, raw in rows:
             yield number, Rejected(reason, detail, place, raw)
 
+    def rejected_reasons(self, pipeline: str) -> dict[str, int]:
+        """How many of the rejected records that were kept have each reason, most first."""
+        counted = (
+            f"SELECT reason, count(*) AS n FROM rejected WHERE pipeline = {_PIPELINE} "
+            "GROUP BY reason ORDER BY n DESC, reason"
+        )
+        return dict(self._plain(counted, (pipeline,)))
+
 
 def home_of(place: str) -> str:
     """The folder of a ledger's own payload files: beside its file; "" where it is a store."""

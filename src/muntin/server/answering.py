@@ -111,7 +111,9 @@ class Answering:
     def rejected(self, pipeline: str = "", limit: int = 100, after: int = 0) -> Iterator[bytes]:
         self._reader.pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
-        yield encoded({"rejected": [_rejected_json(number, record) for number, record in records]})
+        shown = [_rejected_json(number, record) for number, record in records]
+        reasons = self._reader.ledger.rejected_reasons(pipeline)
+        yield encoded({"reasons": reasons, "rejected": shown})
 
     def history(
         self, pipeline: str = "", start: int | None = None, end: int | None = None
