@@ -163,6 +163,22 @@ def test_times_are_times_wherever_they_stand(connection, binary):
     assert since == [(dt.timedelta(minutes=-1),), (dt.timedelta(0),)]
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("window_start = %s", "2023-11-14 23:13:20+01"),
+        ("%s >= window_start AND driver = %s", "2023-11-14 21:13:20-01"),
+        ("date_trunc('day', window_start) IN (%s) AND driver >= %s", "2023-11-14 05:30 +05:30"),
+        ("CAST(window_start AS DATE) = %s", "2023-11-14 +01"),
+        ("driver = 'a' OR driver = %s", "2023-11-14 +01"),
+    ],
+)
+def test_a_time_in_a_zone_is_one_without_a_type(connection, where, value):
+    """As JDBC writes setTimestamp and setDate."""
+    text = f"SELECT DISTINCT driver FROM trend(busiest) WHERE {where} ORDER BY driver"  # noqa: S608
+    assert answered(connection, text, *[value, "a"][: where.count("%s")])[0] == ("a",)
+
+
 def test_prepared_pipelined_and_in_transactions(connection):
     for count in range(10):  # from the fifth on psycopg prepares it
         found = answered(connection, "SELECT driver FROM orders(driver) WHERE count > %s", count)
@@ -344,6 +360,7 @@ def test_copy_that_is_prepared(connection):
          [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR '2023-11-14' TO $1", (1184,), ("2023-11-15",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR $1 TO '1970-01-02'", (1184,), ("1970-01-01",), []),
+        ("FOR $1::text TO $2", (25, 1184), ("1970-01-01", "2000-01-01"), []),
         ("FOR WINDOW $1", (1184,), ("2023-11-14 22:14:20",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),

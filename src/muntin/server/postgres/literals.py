@@ -38,6 +38,7 @@ _SQL = {16: "BOOLEAN", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 700: "FLOAT"
         1186: "INTERVAL"}  # fmt: skip
 
 _DAY_IN_ZONE = re.compile(r"(\d{4}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
+_IN_A_ZONE = re.compile(rb"\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d(\.\d+)?)?)? ?[+-]\d\d(:?\d\d)?")
 _CASTS = {word: kind.oid for kind in reversed(TYPES) if kind is not BYTEA
           for word in (kind.name.split()[0].upper(), kind.short.upper())}  # fmt: skip
 _CASTS |= {"INT": 23, "FLOAT": 701, "DECIMAL": 1700, "OID": 26}
@@ -118,13 +119,24 @@ def types_of(text: str, given: Sequence[int]) -> tuple[int, ...]:
     return tuple(types)
 
 
+def in_a_zone(values: Sequence[bytes | None], types: Sequence[int]) -> bool:
+    """Whether one is a time with its zone, as JDBC writes times and days, which says no type."""
+    return any(
+        not oid and value is not None and _IN_A_ZONE.fullmatch(value)
+        for value, oid in zip(values, types, strict=False)
+    )
+
+
 def stand_ins(text: str, types: Sequence[int]) -> list[str]:
     """Literals for parameters that are not given yet: nulls, and where SELECT takes none, what
     leaves the answer its types. Times are each later than the one before, as those of a window,
     and its end is behind its start where that is a constant."""
     words = words_of(text)
     ends, last = dict[int, bool](), _BEFORE_ALL + timedelta(days=PARAMETERS_MAX)
+    types = [*types]
     for at, number in _parameters(words):
+        if types[number] in _TEXTS and _bounds_window(words, at):
+            types[number] = 1184
         is_end = words[at - 1].is_word("TO", "<", "<=", "AND")
         ends[number] = ends.get(number, True) and is_end
     for word in words if any(ends.values()) else ():
@@ -254,7 +266,7 @@ def _parameters(words: Words) -> list[tuple[int, int]]:
 
 
 def _type_at(words: Words, at: int) -> int:
-    said = ["", "", *(word.value for word in words[max(at - 4, 0) : at])]
+    said = ["", *(word.value for word in words[max(at - 2, 0) : at])]
     after = [word.value for word in words[at + 1 : at + 4]]
     if after[:1] == ["::"] or (after[:1] == ["AS"] and said[-2:] == ["CAST", "("]):
         zoned = after[1:] == ["TIMESTAMP", "WITH"]
@@ -264,12 +276,15 @@ def _type_at(words: Words, at: int) -> int:
         return _TEXT_LIST
     if said[-1] in ("LIMIT", "OFFSET") or said[-2:] in (["FETCH", "FIRST"], ["FETCH", "NEXT"]):
         return 20
+    return 1184 if _bounds_window(words, at) else _OF_CALLS.get(called(words, at), (0, ""))[0]
+
+
+def _bounds_window(words: Words, at: int) -> bool:
+    said = ["", "", *(word.value for word in words[max(at - 4, 0) : at])]
     if said[-1] == "AND" and said[-3] == "BETWEEN":  # time BETWEEN $1 AND $2
         said = said[:-2]
-    ends = said[-1] in ("<", "<=", ">", ">=", "BETWEEN") and said[-2].lower() == TIME
-    if ends or said[-1] in ("FOR", "TO", "WINDOW"):
-        return 1184
-    return _OF_CALLS.get(called(words, at), (0, ""))[0]
+    compares = said[-1] in ("<", "<=", ">", ">=", "BETWEEN") and said[-2].lower() == TIME
+    return compares or said[-1] in ("FOR", "TO", "WINDOW")
 
 
 def _list(value: bytes | None, form: int, element: int, number: int) -> str:

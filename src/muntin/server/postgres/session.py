@@ -17,6 +17,7 @@ from muntin.server.postgres.commands import Cursor, SessionCommand, write_of
 from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import (
     compared,
+    in_a_zone,
     learned,
     stand_ins,
     with_integer_items,
@@ -132,7 +133,7 @@ class PostgresSession:
                     self._prepared.parse(message)
                     self._link.put(wire.ParseComplete())
                 case wire.Bind():
-                    self._bind(message)
+                    await self._bind(message)
                 case wire.Describe():
                     await self._describe(message)
                 case wire.Execute():
@@ -250,7 +251,11 @@ class PostgresSession:
 
     # the extended protocol
 
-    def _bind(self, message: Any) -> None:
+    async def _bind(self, message: Any) -> None:
+        known = self._prepared.prepared.get(message.statement)
+        if known is not None and known.has_rows and in_a_zone(message.param_values, known.types):
+            with contextlib.suppress(SelectError):  # which is told with the rows
+                await self._learn(known, known.types)
         old = self._prepared.bind(message)
         if old is not None:
             self._release(old)
@@ -281,26 +286,27 @@ class PostgresSession:
             self._link.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
             return
         try:
-            await self._tell(known, known.types)
+            head = await self._learn(known, known.types)
         except SelectError as refused:
             others = with_integer_items(known.text, known.types)
             if others == known.types:
                 raise
             try:
-                await self._tell(known, others)
+                head = await self._learn(known, others)
             except SelectError:
                 raise refused from None
+        self._put_types(known)
+        self._link.put(row_description(head, ()))
+        known.described = columns_of(head)
 
-    async def _tell(self, known: Prepared, types: tuple[int, ...]) -> None:
-        """The types of a statement's parameters, if these are right, and of its columns."""
+    async def _learn(self, known: Prepared, types: tuple[int, ...]) -> dict[str, Any]:
+        """The types of a statement's parameters, if these are right; the head of its answer."""
         probes = compared(known.text, known.given, types)
         portal = known.bound(stand_ins(known.text, types), ())
         try:
             await self._answered(portal, describe=[*probes.values()])
             known.types = learned(types, dict(zip(probes, portal.head["types"], strict=True)))
-            self._put_types(known)
-            self._link.put(row_description(portal.head, ()))
-            known.described = columns_of(portal.head)
+            return portal.head
         finally:
             self._release(portal)
 
