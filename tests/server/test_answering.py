@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import tempfile
 
 import pyarrow as pa
 import pytest
@@ -11,10 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import LedgerError, SelectError
+from muntin.ledger.temporary import temporary
 from muntin.select.result import Result, WindowRead
 from muntin.server import answering
-from muntin.server.answering import arrow_pieces, error_data, error_of, json_pieces, within
+from muntin.server.answering import (
+    Answering,
+    Asked,
+    arrow_pieces,
+    error_data,
+    error_of,
+    json_pieces,
+    within,
+)
 from muntin.server.problems import RefusalError, problem, status_of
+from muntin.server.reader import Reader
+from tests.disks import small_disk
 
 COLUMNS = [
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -82,6 +94,19 @@ def test_nothing_is_made_beyond_the_limit():
     assert refused.value.code == "too_large"
     assert len(made) == 6
     assert b"".join(within(10_000, pieces())) == b"x" * 10_000
+
+
+def test_an_answer_that_the_disk_has_no_room_for_is_refused(tmp_path, monkeypatch):
+    class Long(Answering):
+        def long(self):
+            yield bytes(2 * answering.INLINE_BYTES)
+
+    long = Long(Reader(temporary()))
+    with small_disk(tmp_path, "64k") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(RefusalError, match=rf"answer in {disk}: No space left") as refused:
+            long.answer(Asked("long", {}, 1 << 30))
+    assert (refused.value.status, refused.value.remedy) == (503, "free space there, or add LIMIT")
 
 
 @pytest.mark.parametrize("error", [

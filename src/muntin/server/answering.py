@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import BytesIO
-from tempfile import SpooledTemporaryFile
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, Any
 
 import pyarrow as pa
@@ -58,7 +58,12 @@ class Answering:
         out = SpooledTemporaryFile(INLINE_BYTES)  # noqa: SIM115 (the caller's to close)
         try:
             for piece in within(asked.bytes_max, getattr(self, asked.name)(**asked.arguments)):
-                out.write(piece)
+                try:
+                    out.write(piece)
+                except OSError as full:
+                    said = f"the server cannot keep this answer in {gettempdir()}: {full.strerror}"
+                    remedy = "free space there, or add LIMIT"
+                    raise RefusalError(503, "busy", said, remedy) from full
         except BaseException:
             out.close()
             raise
