@@ -128,6 +128,24 @@ def test_a_stream_of_small_batches_leaves_few_pieces(retention):
             assert kept.count == 600 * 2 + 20 - 1
 
 
+@pytest.mark.parametrize("retention", [
+    {"rollups": "3 minutes"}, {"panes": "10 minutes", "rollups": "3 minutes"},
+])  # fmt: skip
+def test_rollups_that_would_be_dropped_at_once_are_not_made_batch_by_batch(retention, monkeypatch):
+    """They were made of all that is kept, after every batch."""
+    made = []
+    roll_up = Writer.roll_up
+    monkeypatch.setattr(
+        Writer, "roll_up", lambda self, *of: made.append(of[1] // MINUTE) or roll_up(self, *of)
+    )
+    spec = pipeline(rollups=["1 minute", "10 minutes"], retention=retention)
+    with run(spec, stream(3000, 10)) as ingest:
+        assert made.count(10) <= 3000 // 600 + 1
+        assert made.count(1) >= 3000 // 60 - 2
+        (row,) = Session(ingest.ledger).sql("SELECT count FROM orders FOR LAST '2 minutes'").rows
+        assert row[0] >= 2 * 12
+
+
 @given(
     spans=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=8),
     small=st.sampled_from([0, 2_000, 1 << 18]),

@@ -36,8 +36,7 @@ from muntin.times import duration_text, now_us
 TIME_US_MAX = 2**63 - 1
 _LOG = logging.getLogger("muntin.assembly")
 PIECES_OF_A_SIZE_MAX = 8  # then those of a tier are merged into one
-SMALLEST_TIER_BYTES = 1 << 14
-TIER_FACTOR = 8
+TIERS_BYTES = (1 << 14, 1 << 17, 1 << 20)
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
 LITTLE_BYTES = 1 << 12  # of memory of one slice: beside what each costs, this is nothing
@@ -76,9 +75,8 @@ class Maintenance:
         """That have come since it began to compact what is there."""
         self._closed = False
         self._open_starts = open_starts
-        folders = [cutting.folder for cutting in cuttings.values() if cutting.folder is not None]
-        self._folder = folders[0] if folders else None
-        if not folders:
+        self._folder = next((each.folder for each in cuttings.values() if each.folder), None)
+        if self._folder is None:
             with suppress(SpecError):  # files of summaries that have no shards any more
                 self._folder = ledger.payload_folder(pipeline.name, pipeline.payloads)
         self._swept_at: float | None = None
@@ -99,7 +97,7 @@ class Maintenance:
             self._wait()
         if watermark is not None:
             for layout in self._layouts.values():
-                self._roll_up(layout, watermark // layout.pane * layout.pane)
+                self._roll_up(layout, watermark)
                 self._retain(layout, watermark)
         if self._swept_at is None or time.monotonic() - self._swept_at > SWEEP_SECONDS:
             self._swept_at = time.monotonic()
@@ -194,12 +192,12 @@ class Maintenance:
             return None
         return max(horizon // BLOCKS_OF_RETENTION // length, 1) * length
 
-    def _roll_up(self, layout: Layout, sealed_until: int) -> None:
+    def _roll_up(self, layout: Layout, watermark: int) -> None:
         for length in layout.rungs:
             with pieces_of(self._ledger, self._cache) as now:
-                span = _due(now, layout, length, sealed_until)
+                span = _due(now, layout, length, watermark)
                 looked_at = self._lean.get((layout.name, length), (0, 0))[0]
-                if span is None or span[1] == looked_at:
+                if span is None or span[1] <= max(looked_at, watermark - self._until_dropped()):
                     continue
                 below = added_up(
                     [now.slices(layout, level, start, end).at_length(length)
@@ -239,15 +237,15 @@ class Maintenance:
         The slice with the most events tells, once for all shards, and is asked again when there is
         a busier one. Where panes are dropped, rollups are what is left.
         """
-        covered = now.extent(layout).rollups.covered
-        if length in covered or self._pipeline.retention.panes is not None:
+        rollups = now.extent(layout).rollups
+        if length in rollups.covered or self._pipeline.retention.panes is not None:
             return True
         if not len(below):
             return False
         busiest = int(below.starts[below.events.argmax()])
         before = self._lean.get((layout.name, length))
         if before is None or before[1] != busiest:
-            sources = now.extent(layout).rollups.sources(length, busiest, busiest + length)
+            sources = rollups.sources(length, busiest, busiest + length)
             shard, size = min(_sizes(now, layout, sources).items())
             if size > TOGETHER_BYTES_MAX:
                 return True  # which says that they cannot be made
@@ -307,8 +305,7 @@ class Maintenance:
     def _awaits_rollups(self, layout: Layout) -> bool:
         """Whether panes are to be kept on in rollups, of which none is made yet: where these are
         longer than panes are kept, none ever would be. Once there are some, the ledger waits."""
-        keep = self._pipeline.retention
-        if not layout.rungs or (keep.rollups or TIME_US_MAX) <= (keep.panes or 0):
+        if not layout.rungs or self._until_dropped() < TIME_US_MAX:
             return False
         return all(r.length != layout.rungs[0] for r in self._ledger.coverage(layout.name))
 
@@ -326,6 +323,12 @@ class Maintenance:
                 if horizon is not None:
                     self._writer.drop_before(name, length, watermark - max(horizon, open_for))
 
+    def _until_dropped(self) -> int:
+        """How old rollups get, where panes stay as long; else they are what is left of panes."""
+        keep = self._pipeline.retention
+        kept = keep.rollups or TIME_US_MAX
+        return kept if kept <= (keep.panes or TIME_US_MAX) else TIME_US_MAX
+
     def _kept(self, length: int) -> int | None:
         """For how long slices of a length are kept, microseconds; None: for ever."""
         keep = self._pipeline.retention
@@ -337,10 +340,10 @@ def shrinks(memory: float, rolled_up: float) -> bool:
     return memory <= LITTLE_BYTES or SHRINK * rolled_up <= memory
 
 
-def _due(now: Pieces, layout: Layout, length: int, sealed_until: int) -> tuple[int, int] | None:
+def _due(now: Pieces, layout: Layout, length: int, watermark: int) -> tuple[int, int] | None:
     """What is to be rolled up next: after the rollups that are there, up to what is sealed."""
     reach = now.extent(layout).rollups.covered.get(length)
-    until = sealed_until // length * length
+    until = watermark // length * length
     if reach is not None:
         return (reach[1], until) if reach[1] < until else None
     if now.extent(layout).bounds is None:
@@ -362,13 +365,6 @@ def _sizes(now: Pieces, layout: Layout, sources: Sequence[Run]) -> dict[int, int
     return sizes
 
 
-def _tier(piece: Piece) -> int:
-    tier, size = 0, SMALLEST_TIER_BYTES
-    while piece.nbytes > size:
-        tier, size = tier + 1, size * TIER_FACTOR
-    return tier
-
-
 def _blocks(whole: Segment, length: int, block: int | None) -> Iterator[Segment]:
     """A segment cut where retention will pass through."""
     if block is None:
@@ -388,10 +384,9 @@ def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
     for piece in pieces:
         if piece.nbytes >= WHOLE_BYTES:
             continue
-        first, last = (
-            (0, 0) if block is None else (piece.start // block, (piece.until - 1) // block)
-        )
-        name = (piece.shard, first if first == last else None, _tier(piece))
+        first, last = (piece.start // block, (piece.until - 1) // block) if block else (0, 0)
+        tier = sum(piece.nbytes > size for size in TIERS_BYTES)
+        name = (piece.shard, first if first == last else None, tier)
         groups.setdefault(name, []).append(piece)
         if len(groups[name]) > PIECES_OF_A_SIZE_MAX:
             return groups[name]
