@@ -236,6 +236,14 @@ def test_large_integers_asked_beside_floats_keep_their_digits(kind):
         assert rank.value.tolist() == rank.lower.tolist() == rank.upper.tolist() == truth
 
 
+def test_floats_are_asked_at_integers_of_any_size():
+    digest = DyadicQDigest(domain=FloatOrder())
+    digest.update([-3, 1.5, 1e25])
+    asked = [-(10**30), 2**64, 10**25, 10**30, 1.5]
+    assert digest.rank(asked).value.tolist() == [0, 2, 3, 3, 2]
+    assert digest.rank(10**30).value.tolist() == [3]
+
+
 def test_the_rank_of_a_float_counts_those_equal_to_it():
     digest = DyadicQDigest.for_error(0.001, domain=FloatOrder())
     digest.update([5.0] * 30 + [9.99] * 30 + [19.95] * 40)

@@ -17,7 +17,7 @@ from muntin.errors import BadArgument
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, column_of, integer_in, with_plain_integers
 from muntin.summaries.order_keys import from_keys, to_keys
 from muntin.summaries.times import as_times
-from muntin.summaries.weighted_view import whole_points
+from muntin.summaries.weighted_view import check_points, whole_points
 
 BITS_MAX = 62  # a node's number needs one bit more, and counts of cells stay inside int64
 _SIGN = np.uint64(1 << 63)
@@ -143,9 +143,8 @@ class FloatOrder(OrderMap):
         return (keys.view(np.uint64) ^ _SIGN) >> np.uint64(64 - self.bits)
 
     def place(self, values: Any, inclusive: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        del inclusive
-        cells = self.cells(values).view(np.int64)
-        return cells, np.zeros(cells.shape, np.int8)
+        points, beyond = check_points(values, "float64", inclusive)
+        return self.cells(points).view(np.int64), beyond
 
     def lowest(self, cells: np.ndarray) -> np.ndarray:
         return self._value(cells << np.uint64(64 - self.bits), -np.inf)
