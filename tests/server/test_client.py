@@ -60,6 +60,15 @@ def test_errors_point_at_the_place(remote):
     assert (wrong.value.code, wrong.value.position, wrong.value.length) == ("unknown_column", 7, 5)
     with pytest.raises(SelectError):
         remote.subscribe("SELECT drivr FROM orders(driver)")
+    with pytest.raises(SelectError, match="the statement is empty"):
+        remote.sql("")
+
+
+def test_what_is_no_fault_of_the_statement_does_not_point_at_it(remote):
+    with pytest.raises(ServerError, match="there is nothing at '/elsewhere/query'"):
+        muntin.connect(f"{remote.url}/elsewhere").sql(SELECT)
+    with pytest.raises(ServerError, match="the server is not called so; start it with --host-name"):
+        muntin.connect(remote.url.replace("127.0.0.1", "0.0.0.0")).sql(SELECT)  # noqa: S104
 
 
 @pytest.mark.parametrize("statement", [5, b"SELECT 1"])

@@ -181,7 +181,7 @@ class Client(AbstractContextManager["Client"]):
         self,
         path: str,
         given: dict[str, Any] | None = None,
-        statement: str = "",
+        statement: str | None = None,
         accept: str = JSON,
     ) -> bytes:
         body = None if given is None else json.dumps(given).encode()

@@ -88,20 +88,20 @@ def understood(url: str) -> Iterator[None]:
         ) from None
 
 
-def refusal(status: int, body: bytes, statement: str = "") -> MuntinError:
-    """The error in an HTTP answer."""
+def refusal(status: int, body: bytes, statement: str | None = None) -> MuntinError:
+    """The error in an HTTP answer; a path or a name of the server is no fault of a statement."""
     try:
-        return error_of(json.loads(body)["error"], statement)
+        return error_of(json.loads(body)["error"], statement if status == 400 else None)
     except (ValueError, KeyError, TypeError):
         return ServerError(f"the server answered HTTP {status}", str(status))
 
 
-def error_of(about: Mapping[str, Any], statement: str) -> MuntinError:
+def error_of(about: Mapping[str, Any], statement: str | None) -> MuntinError:
     """An error as the server says it; one of a statement points at its place."""
     code, message, remedy = about["code"], about["message"], about.get("remedy", "")
     if code == "ledger":
         return LedgerError(message)
-    if statement and code not in NO_FAULT_OF_A_STATEMENT:
+    if statement is not None and code not in NO_FAULT_OF_A_STATEMENT:
         return SelectError(
             message,
             code=code,

@@ -146,7 +146,7 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
             message = json.loads(text)
             kind = message["type"]
             if kind == "error":
-                raise error_of(message, self._wanted.get("select", ""))
+                raise error_of(message, self._wanted.get("select"))
             if kind == "welcome" and message["protocol"] != PROTOCOL:
                 raise ValueError(f"protocol {message['protocol']}, and not {PROTOCOL}")
             if kind == "subscribed":
