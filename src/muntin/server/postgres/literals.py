@@ -66,12 +66,9 @@ def literals(
     each = formats_of(formats, len(values))
     if len(formats) > 1 and len(formats) != len(values):
         raise SelectError("formats do not match the parameters", code="value")
-    padded = [*types, *[0] * (len(values) - len(types))]
     return [
         literal(value, form, oid, number)
-        for number, (value, form, oid) in enumerate(
-            zip(values, each, padded[: len(values)], strict=True), start=1
-        )
+        for number, (value, form, oid) in enumerate(zip(values, each, types, strict=True), start=1)
     ]
 
 

@@ -277,27 +277,23 @@ class PostgresSession:
         known = self._prepared.prepared.get(message.name)
         if message.kind != "S" or known is None:
             raise Refusal("26000", f"there is no statement {message.name[:64]!r}")
-        if not known.has_rows:
-            self._put_types(known)
-            self._link.put(wire.NoData())
-            return
-        if known.cursor is not None:
-            self._put_types(known)
-            self._link.put(row_description(self._prepared.cursor(known.cursor.name).head, ()))
-            return
-        try:
-            head = await self._learn(known, known.types)
-        except SelectError as refused:
-            others = with_integer_items(known.text, known.types)
-            if others == known.types:
-                raise
+        head = None
+        if known.cursor is not None and known.has_rows:
+            head = self._prepared.cursor(known.cursor.name).head
+        elif known.has_rows:
             try:
-                head = await self._learn(known, others)
+                head = await self._learn(known, known.types)
             except SelectError:
-                raise refused from None
-        self._put_types(known)
-        self._link.put(row_description(head, ()))
-        known.described = columns_of(head)
+                others = with_integer_items(known.text, known.types)
+                if others != known.types:
+                    with contextlib.suppress(SelectError):
+                        head = await self._learn(known, others)
+                if head is None:
+                    raise
+        types = [oid or _TEXT_OID for oid in known.types]
+        self._link.put(wire.ParameterDescription(type_oids=types))
+        self._link.put(wire.NoData() if head is None else row_description(head, ()))
+        known.described = None if head is None else columns_of(head)
 
     async def _learn(self, known: Prepared, types: tuple[int, ...]) -> dict[str, Any]:
         """The types of a statement's parameters, if these are right; the head of its answer."""
@@ -309,10 +305,6 @@ class PostgresSession:
             return portal.head
         finally:
             self._release(portal)
-
-    def _put_types(self, known: Prepared) -> None:
-        types = [oid or _TEXT_OID for oid in known.types]
-        self._link.put(wire.ParameterDescription(type_oids=types))
 
     async def _execute(self, message: Any) -> None:
         portal = self._prepared.portal(message.portal)
