@@ -22,6 +22,7 @@ from muntin.cli.tables import rich_table
 from muntin.errors import SourceError
 from muntin.kinds import KINDS
 from muntin.ledger.open import open_ledger
+from muntin.ledger.sqlite import SqliteLedger
 from muntin.progress import Progress
 from muntin.spark import java
 from muntin.spec import Pipeline
@@ -219,6 +220,15 @@ def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     command.chmod(0o755)
     _, out, _ = muntin("doctor")
     assert re.search("WRONG  Java 8 .*\n +remedy: .* and unset JAVA_HOME", out)
+
+
+def test_doctor_shows_no_remedy_where_what_is_wrong_says_it(muntin, monkeypatch, tmp_path):
+    url = f"sqlite:///{tmp_path}/flights.db"
+    open_ledger(url).close()
+    monkeypatch.setattr(SqliteLedger, "verify", lambda _: ["a.mseg is gone: restore it"])
+    _, out, _ = muntin("doctor", "--ledger", url)
+    assert "WRONG  a.mseg is gone: restore it" in out
+    assert not re.search("remedy: *$", out, re.MULTILINE)
 
 
 def test_doctor_looks_at_the_spark_that_would_start(muntin, monkeypatch, tmp_path):

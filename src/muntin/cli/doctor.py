@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
         for good, what, remedy in (*findings(), *(_ledger(ledger) if ledger else ())):
             mark = coloured("ok   ", "green") if good else coloured("WRONG", "red")
             typer.echo(f"{mark}  {what}")
-            if not good:
-                wrong += 1
+            wrong += not good
+            if remedy and not good:
                 typer.echo(f"       remedy: {remedy}")
         if wrong:
             typer.echo(f"\n{how_many(wrong, 'thing')} to put right")
