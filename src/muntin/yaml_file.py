@@ -113,10 +113,10 @@ def read(path: Path, remedy: str) -> Document:
         raise SpecError(f"{path}:{line}: not UTF-8 text: save it as UTF-8") from None
     except yaml.MarkedYAMLError as problem:
         where = _at(path, problem.problem_mark)
-        remedy = "; indent with spaces" if "'\\t'" in str(problem.problem) else ""
-        raise SpecError(f"{where}: not YAML: {problem.problem}{remedy}") from None
+        remedy = "indent with spaces" if "'\\t'" in str(problem.problem) else remedy
+        raise SpecError(f"{where}: not YAML: {problem.problem}; {remedy}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as problem:
-        raise SpecError(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
+        raise SpecError(f"{path}: not YAML: {' '.join(str(problem).split())}; {remedy}") from None
     if not isinstance(data, dict):
         raise SpecError(f"{path}: is no mapping (name: value, line by line); {remedy}")
     return Document(path, data, root)

@@ -334,6 +334,14 @@ def test_a_file_in_the_place_of_a_folder_is_told(muntin, tmp_path):
     assert (code, err) == (1, f"error: {tmp_path}/a: File exists; it is a file: give a folder\n")
 
 
+def test_help_is_whole_in_80_columns(muntin, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("serve", "run", "init", "demo", "capacity", "simulate", "query", "export"):
+        code, out, _ = muntin(command, "--help")
+        assert code == 0
+        assert "…" not in out, command
+
+
 def test_help_names_every_command(muntin):
     code, out, _ = muntin("--help")
     assert code == 0

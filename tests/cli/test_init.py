@@ -3,11 +3,13 @@
 import gzip
 import json
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from muntin.spec import Pipeline
+from muntin.cli.check_source import wrong_in
+from muntin.spec import Pipeline, SourceSpec
 from muntin.times import duration_text
 from tests.disks import small_disk
 
@@ -291,6 +293,45 @@ def test_why_there_is_nothing_to_see_is_told_in_a_line(muntin, tmp_path, name, c
     assert code == 1
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+def test_which_folders_tell_columns(init, tmp_path):
+    """Those between the path and its files, as to Spark; where files lie beside them, none."""
+    (tmp_path / "d/day=1/h=1").mkdir(parents=True)
+    rows = csv(f"{t},EWR,{n}" for n, t in enumerate(MINUTES))
+    for look, keys in {"d/day=1": {"origin"}, "d": {"origin", "day"}}.items():
+        found, _ = init("d/day=1/h=1/a.csv", rows, look)
+        assert {key for (key, *_) in found.summaries[found.name].keys} == keys | {"h"}
+        assert found.source.schema_ == "`at` timestamp, `origin` string, `delay` bigint"
+    lines = (json.dumps({"at": t, "origin": "EWR", "delay": n}) for n, t in enumerate(MINUTES))
+    found, _ = init("d/day=1/h=1/b.json", "\n".join(lines), "d/day=1/h=1/b.json")
+    assert found.summaries["b"].keys == (("origin",),)
+    found, said = init("d/notes.txt", "", "d")
+    assert "recursiveFileLookup" not in found.source.options  # they are not read
+    found, said = init("d/b.csv", rows, "d")
+    assert found.source.options["recursiveFileLookup"] == "true"
+    assert found.summaries["d"].keys == (("origin",),)
+    assert "d holds files beside folders of partitions: all are read, without the part" in said
+    source = SourceSpec(format="csv", path=str(tmp_path / "d"), pathGlobFilter="*.csv")
+    assert "b.csv beside folders of" in next(wrong_in(found.model_copy(update={"source": source})))
+
+
+def test_intervals_are_no_numbers(init, tmp_path):
+    """Spark and DuckDB write them in their own ways, which are numbers and bytes to Arrow."""
+    kinds = {"took": "interval day to second", "age": "interval year to month", "n": "long"}
+    fields = json.dumps({"fields": [{"name": n, "type": kind} for n, kind in kinds.items()]})
+    table = pa.table({"at": MINUTES, "k": ["a", "b"] * 720, **dict.fromkeys(kinds, range(1440))})
+    spark = {"org.apache.spark.sql.parquet.row.metadata": fields}
+    found, _ = init("s.parquet", table.replace_schema_metadata(spark))
+    assert [*found.summaries["s"].indicators] == ["n"]
+    assert found.source.schema_ is None
+    at, file = "TIMESTAMP '2024-03-01' + to_minutes(n)", tmp_path / "a.parquet"
+    rows = f"SELECT {at} AS at, 'a' AS k, n, to_seconds(n) AS took FROM range(1440) t(n)"  # noqa: S608
+    duckdb.sql(f"COPY ({rows}) TO '{file}'")
+    found, _ = init("beside.txt", "", "a.parquet")
+    assert found.source.schema_ == "`at` timestamp, `k` string, `n` bigint"
+    found = found.model_copy(update={"source": SourceSpec(format="parquet", path=str(file))})
+    assert "'took' is month_day_nano_interval: Spark reads no file" in next(wrong_in(found))
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.float16(), pa.decimal256(50, 3)])

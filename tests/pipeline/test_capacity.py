@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -164,6 +165,21 @@ def test_the_command(tmp_path, options, message):
     )
     done = CliRunner().invoke(app, ["capacity", str(file), *options])
     assert message in done.output + str(done.exception)
+
+
+def test_a_boolean_has_two_values(tmp_path):
+    file = tmp_path / "orders.yaml"
+    columns = {"at": pa.array([0], pa.timestamp("us")), "paid": [True], "area": ["a"]}
+    pq.write_table(pa.table(columns), tmp_path / "d.parquet")
+    file.write_text(
+        f"name: orders\nsource: {{format: parquet, path: {tmp_path}/d.parquet}}\ntime: at\n"
+        "pane: 1 minute\nsummaries: {orders: {keys: [paid, area]}}\n"
+    )
+    command = ["capacity", str(file), "--rate", "10"]
+    said = CliRunner().invoke(app, command).output
+    assert said.endswith("1,000 different values were taken for: area\n")
+    (tmp_path / "d.parquet").unlink()
+    assert "taken for: paid, area\n" in CliRunner().invoke(app, command).output
 
 
 def test_the_sample_of_the_page(tmp_path, monkeypatch):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+import muntin
 from muntin.errors import SelectError
 from muntin.select.engine import Engine
 
@@ -211,3 +213,25 @@ def test_a_name_beside_a_number_is_not_taken_for_a_time_or_a_text(engine: Engine
         with pytest.raises(SelectError) as caught:
             engine.sql(f"SELECT 1 FROM orders WHERE tine {beside}")  # noqa: S608
         assert caught.value.remedy == "did you mean 'time'?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, offset FROM s(k) FOR ALL",
+        "SELECT offset, k FROM s(k) FOR ALL",
+        "SELECT k FROM s(k) FOR ALL ORDER BY offset",
+    ],
+)
+def test_a_word_of_sql_that_is_a_column_is_told(text: str) -> None:
+    spec = {
+        "name": "s",
+        "time": {"column": "at", "unit": "s"},
+        "pane": "1 hour",
+        "summaries": {"s": {"keys": ["k"], "indicators": ["offset"]}},
+    }
+    table = pa.table({"at": [0], "k": ["a"], "offset": [7]})
+    with muntin.summarize(table, spec) as session:
+        with pytest.raises(SelectError, match='the column is written "offset"'):
+            session.sql(text)
+        assert session.sql(text.replace("offset", '"offset"')).rows[0][0] in ("a", 7)

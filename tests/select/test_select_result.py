@@ -333,5 +333,7 @@ def test_plot_says_what_is_missing(engine: Engine) -> None:
         engine.sql("SELECT count FROM orders(driver) WHERE false").plot()
     with pytest.raises(BadArgument, match="no column 'z'"):
         engine.sql("SELECT count FROM orders(driver)").plot(y="z")
+    with pytest.raises(BadArgument, match="'driver' holds no numbers"):
+        engine.sql("SELECT count, driver FROM orders(driver)").plot(x="count", y="driver")
     with pytest.raises(BadArgument, match="no column of numbers"):
         engine.sql("SELECT driver FROM orders(driver)").plot()

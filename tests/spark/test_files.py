@@ -108,6 +108,8 @@ def test_partitions_are_told_from_other_folders(tmp_path):
         mixed = laid(tmp_path / f"mixed {beside[:3]}", "day=1/a", beside)
         with pytest.raises(SourceError, match=rf"{beside} beside .* such as day=1: .*recursive"):
             is_nested(mixed)
+        assert not is_nested(mixed, "a")  # Spark does not see the other
+        assert is_nested(mixed, Path(beside).name) == ("/" in beside)
 
 
 # -- by Spark

@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError, SpecError
@@ -18,7 +19,8 @@ from muntin.spark.index.build import IndexPlan, new_digest, scatter
 from muntin.spark.index.build import run as run_stages
 from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
-from muntin.spark.index.sources import _check_columns
+from muntin.spark.index.sources import _check_columns, _read
+from muntin.spark.parquet import Split
 from muntin.spark.rows import here
 from muntin.storage import full_name
 from muntin.summaries.order_maps import IntegerRange
@@ -84,13 +86,22 @@ def with_more(index, keys):
     base = {file.partition: file.file for file in manifest.files}
     plan = IndexPlan(manifest, index.folder, runs, 1, RANGE, base)
     numbers = pa.array([len(key) for key in keys])
-    parts, digest = run_stages(here, [*scatter(plan, [(pa.array(keys), numbers)])], plan)
+    parts, digest = run_stages(here, [*scatter(plan, [(pa.array(keys), numbers, "")])], plan)
     merged = index.digest.copy()
     merged.merge(digest)
     old = Manifest.names_in(index.folder)
     index._commit(parts, {}, merged)
     index._delete(old)
     return index
+
+
+def test_a_null_is_told_with_its_file_and_rows(tmp_path):
+    table = pa.table({"key": ["a", "b", None], "n": [1, None, 3]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    split = Split(str(tmp_path / "a.parquet"), (1,), 2, (3, 2))
+    plan = IndexPlan(Manifest("key", "n", "text", 1, 0.1, 0.1, 0), "", "", 1, RANGE, {})
+    with pytest.raises(BadArgument, match=r"/a.parquet, from row 3 on: column 'key': .* 0 is null"):
+        list(scatter(plan, _read([split], "key", "n")))
 
 
 def texts(name, count=500):

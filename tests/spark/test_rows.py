@@ -105,6 +105,9 @@ def test_a_file_and_a_disk_that_spark_cannot_use_are_told_with_a_remedy():
     ):
         assert str(worker_error(Exception(full))).startswith(said)
         assert str(worker_error(Exception(full))).endswith(": free space, then start again")
+    expired = "Cannot load current offset at snapshot 42, the snapshot was expired or removed"
+    told = str(worker_error(Exception(f"IllegalStateException: {expired}\n\tat a.b")))
+    assert "snapshot 42, up to which the checkpoint has read, has expired: name another" in told
 
 
 def test_a_row_that_ends_the_run_is_told_with_what_does_not_make_sums_wrap():

@@ -288,3 +288,8 @@ def test_items_that_would_be_joined_to_the_same_are_rejected(kind):
         found = session.sql("SELECT a, b, periodicity FROM periodic(s, 9) FOR ALL ORDER BY a")
         assert found.rows == [["p", "q", 8], ["x", "y\x1fz", 8]]
         assert found.bounds["s"]["nulls"] == 9
+
+
+def test_a_lazy_frame_is_told_what_makes_rows_of_it():
+    with pytest.raises(BadArgument, match=r"LazyFrame\); a lazy one .* after \.collect\(\)"):
+        muntin.summarize(pl.DataFrame(ROWS).lazy(), SPEC)

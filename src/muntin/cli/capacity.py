@@ -1,12 +1,18 @@
 """`muntin capacity`: how many bytes and cores a pipeline will take."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from muntin.cli.counting import no_nan
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, SourceError
 from muntin.times import duration_text, duration_us
+
+if TYPE_CHECKING:
+    from muntin.spec import Pipeline
 
 KEYS_MAX = 10_000_000
 
@@ -23,7 +29,7 @@ def register(app: typer.Typer) -> None:
             "--keys",
             "-k",
             help="Different values of a column, e.g. user=200000; else 1000, "
-            "but of floats no two alike.",
+            "but 2 of booleans, and of floats no two alike.",
         ),
         keep: str = typer.Option(
             "30 days", help="How long things are kept that `retention` does not name."
@@ -46,6 +52,7 @@ def register(app: typer.Typer) -> None:
         if unknown:
             known = ", ".join(spec.columns())
             raise BadArgument(f"--keys: no summary reads '{min(unknown)}'; they read {known}")
+        given = dict.fromkeys(_booleans(spec) & {*spec.columns()}, 2) | given
         found = found_for(spec, rate, given, duration_of("--keep", keep))
         for line in found.lines:
             typer.echo(
@@ -64,6 +71,17 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"1,000 different values were taken for: {', '.join(texts)}")
         if floats:
             typer.echo(f"no two values alike were taken for: {', '.join(floats)}")
+
+
+def _booleans(spec: Pipeline) -> set[str]:
+    """Columns of yes and no, where the source can be looked at."""
+    from muntin.cli.check_source import look
+
+    try:
+        seen = look(spec.source, spec.time.column).columns if spec.source else None
+    except SourceError:  # nothing needs to be there yet
+        seen = None
+    return {name for name, kind in (seen or {}).items() if str(kind) == "bool"}
 
 
 def duration_of(option: str, text: str) -> int:

@@ -23,7 +23,14 @@ from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.event_time import ABSENT, check_type, doubt_of, event_times, unit_of
 from muntin.spark.file_starts import check_content, form_of, wrong_encoding
-from muntin.spark.files import FILE_FORMATS, files_at, filled_files, is_pattern, partitions_of
+from muntin.spark.files import (
+    FILE_FORMATS,
+    files_at,
+    filled_files,
+    is_nested,
+    is_pattern,
+    partitions_of,
+)
 from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
@@ -143,7 +150,8 @@ def look(source: SourceSpec, time: str) -> Seen:
         seen = _look_at_text(source, file, time, declared)
     if seen.columns is not None:
         here = Path(storage.path_of(source.path or ""))
-        seen.columns = {**seen.columns, **dict.fromkeys(partitions_of(here, [file]), UNKNOWN)}
+        if source.options.get("recursiveFileLookup") != "true":
+            seen.columns |= dict.fromkeys(partitions_of(here, [file]), UNKNOWN)
     return seen
 
 
@@ -161,6 +169,8 @@ def first_file(source: SourceSpec) -> Path | None:
     if here.is_dir():
         wanted = source.options.get("pathGlobFilter", "*")
         files = [file for file in files if fnmatch(file.name, wanted)]
+        if "recursiveFileLookup" not in source.options:
+            is_nested(here, wanted)
         _check_one_kind(source, files)
         if not files and source.schema_ is None:
             raise SourceError(f"source.path: {path} holds no files: give source.schema, or data")
@@ -187,9 +197,11 @@ def _check_one_kind(source: SourceSpec, files: list[Path]) -> None:
 def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | None) -> Seen:
     import pyarrow.parquet as pq
 
+    from muntin.spark.parquet import UNITS, read_schema
+
     try:
-        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
-            schema = opened.schema_arrow
+        schema = read_schema(file)
+        with pq.ParquetFile(file, **UNITS) as opened:
             times = None
             if time in schema.names and opened.metadata.num_rows:
                 batch = next(opened.iter_batches(SAMPLE_ROWS, columns=[time]), None)
@@ -239,15 +251,15 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
     """The first rows of a CSV or JSON file, as its options say."""
     import duckdb
 
-    more = ""
+    more = ", ignore_errors=true, hive_partitioning=false"
     if source.format == "csv":
         options = source.options
         sep = options.get("sep") or options.get("delimiter")
         header = options.get("header", "true") == "true"
-        more = f", header={str(header).lower()}" + (f", delim={text_literal(sep)}" if sep else "")
+        more += f", header={str(header).lower()}" + (f", delim={text_literal(sep)}" if sep else "")
         if not header:
             more += ", auto_type_candidates=['VARCHAR']"
-    reader = f"read_{source.format}({text_literal(str(file))}, ignore_errors=true{more})"
+    reader = f"read_{source.format}({text_literal(str(file))}{more})"
     with duckdb.connect() as connection:
         found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)
         if source.format == "json":

@@ -3,7 +3,7 @@
 import codecs
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +18,7 @@ from muntin.errors import SourceError
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
 from muntin.spark.file_starts import wrong_encoding
-from muntin.spark.files import files_at, partitions_of, unpacked
+from muntin.spark.files import files_at, is_nested, partitions_of, unpacked
 from muntin.spec import format_of
 
 SAMPLE_ROWS = 200_000
@@ -66,6 +66,8 @@ class Sample:
     """Name -> DuckDB's word for its type, and about how many values there are."""
     fields: dict[str, str] = field(default_factory=dict)
     """Column of the table that is none of the files -> how Spark's SQL spells it."""
+    partitions: set[str] = field(default_factory=set)
+    """Columns that folders between `data` and its files tell."""
     mixed: set[str] = field(default_factory=set)
     """Columns of JSON that hold values of several types, which Spark reads as text."""
     left_out: dict[str, str] = field(default_factory=dict)
@@ -113,10 +115,19 @@ class Sample:
 def sampled(data: Path) -> Sample:
     """The first rows of some files; SourceError where they cannot be read, or hold none."""
     import duckdb
-    import pyarrow.parquet as pq
+
+    from muntin.spark.parquet import read_schema
 
     sample = Sample(*_files(data))
     file, form = sample.files[0], sample.format
+    try:
+        is_nested(data, f"*{file.suffix}")
+        sample.partitions = partitions_of(data, sample.files)
+    except SourceError:  # files beside folders of partitions
+        sample.warnings.append(
+            f"{data} holds files beside folders of partitions: all are read, without the "
+            "partitions' columns"
+        )
     if form != "parquet" and (wrong := wrong_encoding(str(file), {})):
         raise SourceError(f"{file}: {wrong}")
     parts: list[pa.Table] = []
@@ -131,8 +142,9 @@ def sampled(data: Path) -> Sample:
     sample.ends = [*itertools.accumulate(map(len, parts))]
     if form == "parquet":
         greatest = {str(row[0]): row[3] for row in rows if row[0] not in sample.fields}
-        sample.left_out = _unusable(data, sample.files, greatest)
-        schema = pq.read_schema(file)
+        schemas = {each: read_schema(each) for each in sample.files}
+        sample.left_out = _unusable(data, schemas, greatest.keys() - sample.partitions, greatest)
+        schema = schemas[file]
         sample.unread = {c.name: c.type for c in schema if is_unread(c.type)}
         sample.left_out |= {name: f"type {kind}" for name, kind in sample.unread.items()}
         sample.units = {c.name: c.type.unit for c in schema if pa.types.is_timestamp(c.type)}
@@ -162,11 +174,16 @@ def _read(
     files, form = sample.files, sample.format
     sample.connection = connection
     sample.options, how = _options(connection, files[0], form)
-    statement = f"SELECT * FROM {_READERS[form].format(how)} LIMIT {SAMPLE_ROWS // len(files)}"
+    if sample.warnings:  # of files beside folders of partitions
+        sample.options["recursiveFileLookup"] = "true"
+    # which folders of its path tell columns is not for DuckDB to say, to which each does
+    reader = _READERS[form].format(f", hive_partitioning={bool(sample.partitions)}{how}")
+    above = {part.partition("=")[0] for part in data.parts if "=" in part} - sample.partitions
+    statement = f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS // len(files)}"
     for each in files:
         found = connection.sql(statement, params=[str(each)])
         read = (found.to_arrow_table(), ()) if form != "json" else as_spark_reads(connection, found)
-        parts.append(read[0])
+        parts.append(read[0].drop_columns([n for n in read[0].column_names if n in above]))
         sample.mixed.update(read[1])
         connection.register(f"part{len(parts)}", parts[-1])
         if how == _LOOSE and len(parts[-1]) > 1:
@@ -185,7 +202,7 @@ def _read(
         elif form == "json" and column.type == _HUGEINT and not _is_beyond_int64(table[at]):
             table = table.set_column(at, column.name, table[at].cast(pa.int64()))
     if form == "csv":
-        table, kinds = _typed(connection, table, sample.options, partitions_of(data, files))
+        table, kinds = _typed(connection, table, sample.options, sample.partitions)
     sample.table = table
     connection.register("sample", table)
     return connection.sql("SUMMARIZE sample").fetchall(), kinds
@@ -238,14 +255,13 @@ def _files(data: Path) -> tuple[str, list[Path]]:
     return form, list(dict.fromkeys((largest, alike[0], alike[-1])))
 
 
-def _unusable(data: Path, files: list[Path], greatest: dict[str, Any]) -> dict[str, str]:
+def _unusable(
+    data: Path, schemas: Mapping[Path, pa.Schema], names: Iterable[str], greatest: dict[str, Any]
+) -> dict[str, str]:
     """Columns of Parquet files that a pipeline cannot read, and why."""
-    import pyarrow.parquet as pq
-
-    schemas = {file: pq.read_schema(file) for file in files}
     kinds = {field.name: field.type for schema in schemas.values() for field in schema}
     found = {}
-    for name in greatest.keys() - partitions_of(data, files):
+    for name in names:
         lacking = [file for file, schema in schemas.items() if name not in schema.names]
         if name not in kinds:
             found[name] = "its name is another's, but for upper and lower case"
@@ -265,7 +281,9 @@ def is_unread(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(is_unread(kind.field(at).type) for at in range(kind.num_fields))
     is_wide = pa.types.is_decimal256(kind) and kind.precision > 38
-    return is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind)
+    return (
+        is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind) or pa.types.is_interval(kind)
+    )
 
 
 def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], str]:

@@ -1,8 +1,9 @@
 """From text to a plan that can be run: parse, check, names, SQL; kept by text."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import pyarrow as pa
 from sqlglot import exp
@@ -28,6 +29,7 @@ from muntin.select.syntax import (
     PLACEHOLDER,
     SUM,
     Statement,
+    in_select,
     matching,
     show,
     show_item,
@@ -113,7 +115,10 @@ class Planner:
         plan = self._listing(text, known, moment)
         if plan is not None:
             return plan  # not kept: it lists what is stored now
-        plan = self._with_constants(text, known) or self._make(text, known, ())
+        try:
+            plan = self._with_constants(text, known) or self._make(text, known, ())
+        except SelectError as problem:
+            raise _with_quotes(problem, known[0].values()) from None
         self._plans.put(text, _Entry(plan, known))
         return plan
 
@@ -196,6 +201,21 @@ class Planner:
             assert bound is not None  # noqa: S101 (it has a window)
             bound = replace(bound, window=item.window, shown=show_item(item))
         return replace(plan, text=text, items=(bound,), sql=sql, narrowing=narrowing)
+
+
+def _with_quotes(problem: SelectError, summaries: Iterable[SummaryInfo]) -> SelectError:
+    """The error, with the remedy where a word of SQL at its place, or before it, is a column."""
+    before, end = problem.text[: problem.position], problem.position + problem.length
+    words = re.findall(r"\w+", problem.text[problem.position : end])
+    words += re.findall(r"\w+", before)[-1:]
+    words += re.findall(r"\b[A-Z]+\b", problem.message)[-1:]
+    columns = (name for s in summaries for name in (*s.indicators, *s.by, *chain(*s.keys)))
+    for name in columns:
+        shown = in_select(name)
+        if name.lower() in map(str.lower, words) and shown != name and shown not in problem.text:
+            remedy = f"; {problem.remedy}" if problem.remedy else ""
+            return problem.replaced(remedy=f"the column is written {shown}{remedy}")
+    return problem
 
 
 def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:

@@ -57,6 +57,8 @@ def plot(
     for name in (x, *wanted, *([by] if by else [])):
         if name not in kinds:
             raise BadArgument(f"no column '{name}' to plot: there are {', '.join(kinds)}")
+        if name in wanted and not _numeric(kinds[name]):
+            raise BadArgument(f"'{name}' holds no numbers: y takes columns of them")
     if not wanted:
         raise BadArgument("there is no column of numbers to plot")
     frame = _plottable(result.to_pandas(), kinds)

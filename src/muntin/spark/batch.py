@@ -132,6 +132,7 @@ def _gather(data: Given | None, pipeline: Pipeline) -> GatherRows:
         raise BadArgument(
             "summarize takes a Spark, pandas or polars DataFrame, an Arrow table, a path, or a "
             f"list of paths, not {ascii(data).splitlines()[0][:80]} ({type(data).__name__})"
+            + ("; a lazy one has a table's rows after .collect()" * hasattr(data, "collect"))
         )
     warm(pipeline)
     return gather

@@ -53,6 +53,8 @@ _LOST = re.compile(
 )
 # of files that a checkpoint names, where the source is another folder now
 _MOVED = re.compile(r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)")
+# of a table whose older snapshots were dropped before a stream went on
+_EXPIRED = re.compile(r"snapshot (\d+),? the snapshot was expired or removed")
 # of a Parquet file whose column is of another type than in the first
 _MIXED = re.compile(
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
@@ -221,6 +223,12 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
         return SourceError(
             "source: records that were not taken yet are gone from Kafka (by its retention, or "
             f"with their topic): {said} To go on without them, write failOnDataLoss: false{again}"
+        )
+    if expired := _EXPIRED.search(text):
+        return SourceError(
+            f"source: Iceberg's snapshot {expired[1]}, up to which the checkpoint has read, has "
+            "expired: name another folder under checkpoint: and start with --append and the option "
+            "stream-from-timestamp, from which on nothing was counted; or count all anew"
         )
     if "UnknownTopicOrPartitionException" in text:
         return SourceError(

@@ -4,6 +4,7 @@ import gzip
 import os
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, cast
 from urllib.parse import unquote
@@ -61,8 +62,10 @@ def filled_files(path: str) -> list[str]:
     return [file for file, (size, _) in there.items() if size]
 
 
-def is_nested(path: Path) -> bool:
+def is_nested(path: Path, wanted: str = "*") -> bool:
     """Do files lie in folders of a folder, which Spark does not look into by itself?
+
+    `wanted`: the source's pathGlobFilter; other files are none to Spark.
 
     Folders of partitions, such as `day=1`, are others: these it knows. Raises SourceError: there
     are folders of partitions and files beside them, of which Spark leaves out some without a word.
@@ -72,6 +75,8 @@ def is_nested(path: Path) -> bool:
     partitioned: Path | None = None
     for root in _roots(path):
         for file in _below(root) if root.is_dir() else ():
+            if "{" not in wanted and not fnmatchcase(file.name, wanted.replace("[^", "[!")):
+                continue
             folders = file.relative_to(root).parts[:-1]
             if any(_is_partition(folder) for folder in folders):
                 partitioned = partitioned or file

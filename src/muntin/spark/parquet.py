@@ -7,6 +7,7 @@ are read so, which is a third sooner, unless they hardly repeat.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,20 @@ ROWS_AT_ONCE = 1 << 18
 UNITS: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 """What Spark writes by default would be nanoseconds, where the year 9999 is taken for 1816."""
 DICTIONARY_ROW_BYTES = 3  # for each row, in the file; for more, the strings are as fast
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
+
+
+def read_schema(path: str | Path) -> pa.Schema:
+    """Arrow's schema of a file, with intervals: to Arrow, Spark's are numbers, and others bytes."""
+    with pq.ParquetFile(path, **UNITS) as file:
+        schema, columns = file.schema_arrow, file.schema
+    fields = json.loads((schema.metadata or {}).get(_SPARK_SCHEMA, b'{"fields": []}'))["fields"]
+    kinds = {f["name"]: pa.duration("us") for f in fields if str(f["type"]).startswith("interval")}
+    leaves = (columns.column(at) for at in range(len(columns)))
+    others = [leaf.path for leaf in leaves if leaf.converted_type == "INTERVAL"]
+    kinds |= dict.fromkeys(others, pa.month_day_nano_interval())
+    return pa.schema([f.with_type(kinds.get(f.name, f.type)) for f in schema], schema.metadata)
 
 
 class MixedKeysError(SourceError):
@@ -223,7 +237,7 @@ def check_files(files: Sequence[str], pipeline: Pipeline) -> dict[str, pa.Schema
     found: dict[str, pa.Schema] = {}
     for path in files:
         try:
-            found[path] = schema = pq.read_schema(path)
+            found[path] = schema = read_schema(path)
         except PermissionError:
             raise SourceError(f"{path} cannot be read: let this user read it") from None
         except FileNotFoundError:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("muntin.spark")
 _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
-_UNREAD = "[PARQUET_TYPE_ILLEGAL", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
+_UNREAD = "[PARQUET_TYPE_", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
 _NO_STORE = "ClassNotFoundException: Class org.apache.hadoop.fs", "No FileSystem for scheme"
 NO_SUCH_COLUMN = (
     "Spark reads no file with such a column, unless schema: under source names those that are "
@@ -387,9 +387,13 @@ def _options(source: SourceSpec) -> dict[str, str]:
         ours["timeZone"] = "UTC"  # of naive times, whatever the session's
     if source.format == "kafka":
         ours["includeHeaders"] = "true"
-    said = {name.lower() for name in source.options}  # Spark takes names in any case
+    said = {name.lower(): value for name, value in source.options.items()}  # in any case, to Spark
     here = local_path(source.path) if source.path and source.format in FILE_FORMATS else None
-    if here is not None and "recursivefilelookup" not in said and is_nested(here):
+    if (
+        here is not None
+        and "recursivefilelookup" not in said
+        and is_nested(here, said.get("pathglobfilter", "*"))
+    ):
         ours["recursiveFileLookup"] = "true"
     return {
         name: value for name, value in ours.items() if name.lower() not in said

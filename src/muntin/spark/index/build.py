@@ -28,7 +28,8 @@ from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.items import hash_items
 from muntin.summaries.order_maps import IntegerRange, OrderMap
 
-Batches = Iterable[tuple[pa.Array, pa.Array | None]]
+Batches = Iterable[tuple[pa.Array, pa.Array | None, str]]
+"""Keys, numbers, and where they are from, for errors."""
 Built = tuple[tuple[PartitionFile, ...], DyadicQDigest | None]
 RUN, DIGEST, FILE = range(3)  # what a row is
 HEADROOM = 2  # times that an index may grow by `append` before a second run is begun
@@ -64,11 +65,11 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[Row]:
     digest = new_digest(plan.index.error, plan.domain) if plan.domain else None
     folder = plan.runs
     writer = RunWriter(folder, plan.index.partitions, plan.only)
-    for keys, numbers in batches:
+    for keys, numbers, place in batches:
         if digest is not None and numbers is not None:
-            with _of(plan.index.rank):
+            with _of(plan.index.rank, place):
                 digest.update(numbers)
-        with _of(plan.index.key):
+        with _of(plan.index.key, place):
             hashes = hash_items(keys, plan.index.seed)
         writer.add(hashes)
     run = writer.finish()
@@ -80,12 +81,12 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[Row]:
 
 
 @contextmanager
-def _of(column: str | None) -> Iterator[None]:
-    """What cannot be used is told with its column."""
+def _of(column: str | None, place: str) -> Iterator[None]:
+    """What cannot be used is told with its place and column."""
     try:
         yield
     except BadArgument as problem:
-        raise BadArgument(f"column {column!r}: {problem}") from None
+        raise BadArgument(f"{place}column {column!r}: {problem}") from None
 
 
 def gather(plan: IndexPlan, left: Sequence[Row], task: int) -> Iterator[Row]:
@@ -157,5 +158,5 @@ def warm() -> None:
             index = Manifest("key", "rank", kind, partitions=2, fpp=0.01, error=0.1, seed=0)
             plan = IndexPlan(index, folder, folder, 1, IntegerRange(8), {})
             for _ in range(2):
-                (file, *_), _ = run(here, [*scatter(plan, [(keys, numbers)])], plan)
+                (file, *_), _ = run(here, [*scatter(plan, [(keys, numbers, "")])], plan)
                 plan = replace(plan, base={file.partition: file.file})

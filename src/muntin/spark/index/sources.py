@@ -52,8 +52,10 @@ class FrameSource(_Columns):
             names["rank"] = self.rank
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            pairs = ((b.column(0), b.column(1) if b.num_columns == 2 else None) for b in batches)
-            return as_batches(scatter(plan, pairs))
+            parts = (
+                (b.column(0), b.column(1) if b.num_columns == 2 else None, "") for b in batches
+            )
+            return as_batches(scatter(plan, parts))
 
         with own_python(self.spark):
             columns = self.df.select(*map(in_backticks, names.values()))
@@ -93,13 +95,16 @@ Source = FrameSource | Files
 
 def _read(
     splits: list[Split], key: str, rank: str | None
-) -> Iterator[tuple[pa.Array, pa.Array | None]]:
+) -> Iterator[tuple[pa.Array, pa.Array | None, str]]:
     columns = [key] if rank is None else list(dict.fromkeys([key, rank]))
     for split in splits:
+        row = split.first_row
         with split.opened() as file:
             groups = list(split.row_groups)
             for batch in file.iter_batches(ROWS_AT_ONCE, groups, columns, use_threads=False):
-                yield batch.column(key), batch.column(rank) if rank is not None else None
+                place = f"{split.path}, from row {row + 1:,} on: "
+                yield batch.column(key), batch.column(rank) if rank is not None else None, place
+                row += batch.num_rows
 
 
 def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None) -> Source:
