@@ -13,5 +13,5 @@ from muntin.assembly import maintenance
 @pytest.fixture(scope="session", autouse=True)
 def rollups_always() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maintenance, "LITTLE_BYTES", 1 << 40)
+        patch.setattr(maintenance, "SHRINK", 0)
         yield

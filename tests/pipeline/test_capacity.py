@@ -71,7 +71,7 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent(minutes):
 
 @pytest.mark.parametrize("drivers", [100, 1_000, 100_000])
 def test_rollups_that_would_take_more_than_a_quarter_are_not_counted(drivers, monkeypatch):
-    monkeypatch.setattr("muntin.assembly.maintenance.LITTLE_BYTES", 10_000)
+    monkeypatch.setattr("muntin.assembly.maintenance.SHRINK", 4)
     rng = np.random.default_rng(4)
     batches = []
     for minute in range(22):

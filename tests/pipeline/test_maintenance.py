@@ -63,7 +63,7 @@ def test_rollups_hold_what_panes_hold_late_events_and_all():
 @pytest.mark.parametrize("keys", [4, 8, 12, 24])
 def test_rollups_are_made_where_they_take_a_quarter_of_what_they_are_made_of(keys, monkeypatch):
     """Each pane has four drivers, of `keys` that take turns through the six panes of a minute."""
-    monkeypatch.setattr(maintenance, "LITTLE_BYTES", 0)
+    monkeypatch.setattr(maintenance, "SHRINK", 4)
     monkeypatch.setattr(maintenance.Maintenance, "_compact", lambda _: None)
     batches = [
         [events([(10 * pane, f"d{(4 * (pane % 6) + at) % keys}", 1, 1, 5) for at in range(4)])]
@@ -83,7 +83,7 @@ def test_rollups_are_made_where_they_take_a_quarter_of_what_they_are_made_of(key
 
 
 def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatch):
-    monkeypatch.setattr(maintenance, "LITTLE_BYTES", 0)
+    monkeypatch.setattr(maintenance, "SHRINK", 4)
     looked_at = []
     sizes = maintenance._sizes
     monkeypatch.setattr(

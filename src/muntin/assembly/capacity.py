@@ -99,7 +99,8 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
             many = max(SLICES_DRAWN, round(EVENTS_DRAWN * filled / expected))
             made, took, events, grown = _drawn(spec, expected / filled, keys, rng, many)
             memory = grown * made.nbytes / (made.slices[-1] + 1) * filled / length
-            if keep.panes is None and not shrinks(below * length, memory * length):
+            is_rolled_up = length != pipeline.pane and keep.panes is None
+            if is_rolled_up and not shrinks(below, memory):
                 continue
             below = memory
             nbytes = grown * len(encode(made)) / (made.slices[-1] + 1)

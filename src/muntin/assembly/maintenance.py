@@ -39,7 +39,6 @@ PIECES_OF_A_SIZE_MAX = 8  # then those of a tier are merged into one
 TIERS_BYTES = (1 << 14, 1 << 17, 1 << 20)
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
-LITTLE_BYTES = 1 << 12  # of memory of one slice: beside what each costs, this is nothing
 SHRINK = 4  # rollups take at most this part of the memory of what they are made of
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
@@ -337,7 +336,7 @@ class Maintenance:
 
 def shrinks(memory: float, rolled_up: float) -> bool:
     """Whether it is worth it to roll up so many bytes to so many."""
-    return memory <= LITTLE_BYTES or SHRINK * rolled_up <= memory
+    return SHRINK * rolled_up <= memory
 
 
 def _due(now: Pieces, layout: Layout, length: int, watermark: int) -> tuple[int, int] | None:
