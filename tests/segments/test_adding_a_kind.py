@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import kinds
+from muntin.assembly import maintenance
 from muntin.errors import CorruptSummary
 from muntin.segments import WHOLE, build, decode, encode, merge, registry
 from muntin.select import functions
@@ -94,7 +95,8 @@ def test_lies_are_refused(mean: Any) -> None:
             mean.Mean().check(type(table)(**_fields(table) | {"states": states}))
 
 
-def test_a_pipeline_keeps_it_and_select_asks_it(mean: Any) -> None:
+def test_a_pipeline_keeps_it_and_select_asks_it(mean: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(maintenance, "SHRINK", 0)  # rolled up, though there is so little of it
     spec = Pipeline.of(
         {
             "name": "flights",
