@@ -425,7 +425,7 @@ def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
     (tmp_path / "runs").mkdir()
 
     def half(part):
-        return [*scatter(plan, [(keys[part], numbers[part])])]
+        return [*scatter(plan, [(keys[part], numbers[part], "")])]
 
     def names(left, kind):
         return [name for what, name, *_ in left if what == kind]
@@ -451,7 +451,7 @@ def test_a_task_that_runs_twice_makes_the_same_files(tmp_path):
 
 def test_a_run_that_was_cut_or_lost_is_named(tmp_path):
     plan = plan_for(tmp_path, runs=str(tmp_path))
-    _, name, *_ = next(scatter(plan, [(pa.array(["a", "b"]), pa.array([1, 2]))]))
+    _, name, *_ = next(scatter(plan, [(pa.array(["a", "b"]), pa.array([1, 2]), "")]))
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SourceError, match="cut at 40 bytes"):

@@ -81,7 +81,7 @@ def build(folder, base=None):
         revision = Manifest.newest(folder) + 1
         made = Manifest("url", "bytes", "text", 4, 0.01, 0.01, 0, revision=revision)
         plan = IndexPlan(made, folder, runs, 1, IntegerRange(10), base or {})
-        files, digest = run_stages(here, [*scatter(plan, [(keys, values)])], plan)
+        files, digest = run_stages(here, [*scatter(plan, [(keys, values, "")])], plan)
     made = made.with_files(files)
     made.commit(folder)
     return made, digest
