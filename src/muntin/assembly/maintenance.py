@@ -39,7 +39,7 @@ PIECES_OF_A_SIZE_MAX = 8  # then those of a tier are merged into one
 TIERS_BYTES = (1 << 14, 1 << 17, 1 << 20)
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
-SHRINK = 4  # rollups take at most this part of the memory of what they are made of
+SHRINK = 4  # rollups are made where they take so many times less memory than what is below
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
@@ -231,10 +231,10 @@ class Maintenance:
         """Whether rollups are there already, or would take a quarter of what they are made of.
 
         Where most keys or items of a slice come once in it, rollups take as much room as the panes,
-        and an answer from them as long. At a quarter, all rungs together take a third of the memory
-        of the panes at most, and an answer reads at most four times what it would with each rung.
-        The slice with the most events tells, once for all shards, and is asked again when there is
-        a busier one. Where panes are dropped, rollups are what is left.
+        and an answer from them as long. At a quarter, where slices are alike, all rungs together
+        take a third of the panes' memory at most, and an answer reads at most four times what it
+        would with each rung. The slice with the most events tells, once for all shards, and is
+        asked again when there is a busier one. Where panes are dropped, rollups are what is left.
         """
         rollups = now.extent(layout).rollups
         if length in rollups.covered or self._pipeline.retention.panes is not None:
