@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,8 +20,10 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.segments import codec
-from muntin.segments.building import merge
+from muntin.segments.building import build, merge
 from muntin.segments.codec import cut
+from muntin.segments.shards import split
+from muntin.segments.sums import Sums
 from muntin.session import Session
 from muntin.spark import partials
 from muntin.spark.ingest import Ingest
@@ -80,6 +83,39 @@ def test_rollups_are_made_where_they_take_a_quarter_of_what_they_are_made_of(key
                 .rows
             )
     assert len(set(map(str, totals.values()))) == 1
+
+
+def skewed(rng, parts, users):
+    """Segments of ten slices, of users of whom few are frequent, and of a few pages."""
+    found = []
+    for _ in range(parts):
+        n = 40_000
+        columns = {
+            "user": pa.array((rng.pareto(0.8, n) * users / 20).astype(np.int64) % users),
+            "page": pa.array(rng.integers(0, 50, n)),
+        }
+        values = [pa.array(rng.integers(0, 100, n))]
+        slices = rng.integers(0, 10, n)
+        keys = [(), ("user",), ("page",), ("page", "user")]
+        found.append(build(Sums((("n", None),)), slices, values, keys, columns))
+    return found
+
+
+@pytest.mark.parametrize("users", [20, 3_000, 30_000])
+def test_keys_of_low_hashes_tell_what_a_rollup_takes(users):
+    rng = np.random.default_rng(users)
+    newer, older = skewed(rng, 2, users), skewed(rng, 1, users)
+    parts = [(newer, 10), ([segment.between(0, 2) for segment in older], 2), ([], 5)]
+    exact = [(merge(found), step) for found, step in parts if found]
+    memory = sum(segment.nbytes for segment, _ in exact)
+    rolled_up = merge([merge([segment], step) for segment, step in exact]).nbytes
+    told = maintenance.memory_rolled_up(parts)
+    assert told == pytest.approx((memory, rolled_up), rel=0.1)
+    alone = [maintenance.memory_rolled_up([([one], 10)]) for one in split(merge(newer), 4)]
+    whole = maintenance.memory_rolled_up([(newer, 10)])
+    assert np.sum(alone, axis=0) == pytest.approx(whole, rel=0.1)
+    if users == 20:  # no table has a thousand keys
+        assert told == (memory, rolled_up)
 
 
 def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatch):

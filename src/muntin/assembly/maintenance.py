@@ -28,7 +28,7 @@ from muntin.reading.extent import Layout, Run
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.building import merge
 from muntin.segments.codec import CUT_BYTES
-from muntin.segments.shards import is_first
+from muntin.segments.shards import is_first, lowest
 from muntin.segments.table import Segment
 from muntin.spec import FORMER, Pipeline
 from muntin.times import duration_text, now_us
@@ -40,6 +40,7 @@ TIERS_BYTES = (1 << 14, 1 << 17, 1 << 20)
 WHOLE_BYTES = 4 << 20  # a piece of this size is merged no more
 TOGETHER_BYTES_MAX = 256 << 20  # as they are stored; in memory some ten times that
 SHRINK = 4  # rollups are made where they take so many times less memory than what is below
+KEYS_ASKED = 1 << 10  # of a slice, whether its rollup pays
 SWEEP_SECONDS = 1800.0
 BLOCKS_OF_RETENTION = 8  # a piece is cut at the blocks that a horizon passes through
 
@@ -249,12 +250,11 @@ class Maintenance:
             if size > TOGETHER_BYTES_MAX:
                 return True  # which says that they cannot be made
             parts = [
-                (merge(found), length // level)
+                (found, length // level)
                 for level, first, last in sources
                 if (found := now.segments(layout, level, first, last, shard=shard))
             ]
-            memory = sum(part.nbytes for part, _ in parts)
-            if shrinks(memory, merge([merge([part], n) for part, n in parts]).nbytes):
+            if shrinks(*memory_rolled_up(parts)):
                 return True
         self._lean[layout.name, length] = until, busiest
         return False
@@ -337,6 +337,33 @@ class Maintenance:
 def shrinks(memory: float, rolled_up: float) -> bool:
     """Whether it is worth it to roll up so many bytes to so many."""
     return SHRINK * rolled_up <= memory
+
+
+def memory_rolled_up(parts: Sequence[tuple[Sequence[Segment], int]]) -> tuple[float, float]:
+    """Bytes of memory of what a slice is made of, and of the slice, about.
+
+    Of a table of many keys, those with the lowest hashes stand for all: a thousand tell enough.
+
+    Parameters
+    ----------
+    parts : (segments, how many of their slices make one) of each length
+    """
+    memory = rolled_up = 0.0
+    for by in {t.name(s.algebra) for found, _ in parts for s in found for t in s.tables}:
+        of_key = [([one for s in found if (one := s.only(by))], step) for found, step in parts]
+        of_key = [(found, step) for found, step in of_key if found]
+        most = max((s.tables[0].keys for found, _ in of_key for s in found), key=len)
+        share = 1.0
+        if len(most) > KEYS_ASKED:
+            share = len(most) / KEYS_ASKED
+            of_key = [
+                ([lowest(s, most.hashes[KEYS_ASKED - 1]) for s in found], step)
+                for found, step in of_key
+            ]
+        merged = [(merge(found), step) for found, step in of_key]
+        memory += share * sum(one.nbytes for one, _ in merged)
+        rolled_up += share * merge([merge([one], step) for one, step in merged]).nbytes
+    return memory, rolled_up
 
 
 def _due(now: Pieces, layout: Layout, length: int, watermark: int) -> tuple[int, int] | None:

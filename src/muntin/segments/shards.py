@@ -66,6 +66,15 @@ def split(segment: Segment, shards: int) -> list[Segment]:
     return found
 
 
+def lowest(segment: Segment, last: np.uint64) -> Segment:
+    """The rows of the keys whose hash is at most `last`, without the rest of the keys."""
+    tables = []
+    for table in segment.tables:
+        keys = np.searchsorted(table.keys.hashes, last, side="right")
+        tables.append(table.rows_at(frozen(np.flatnonzero(table.key < keys))).with_used_keys())
+    return replace(segment, tables=tuple(table for table in tables if len(table)))
+
+
 def _split_table(table: Table, shards: int) -> list[tuple[int, Table]]:
     firsts = [hash_range(shards + number)[0] for number in range(shards)]
     edges = np.searchsorted(table.keys.hashes, np.array(firsts, np.uint64))

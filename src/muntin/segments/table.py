@@ -197,6 +197,11 @@ class Segment:
         named = ((table, table.name(self.algebra)) for table in self.tables)
         return next((table for table, name in named if name == tuple(by)), None)
 
+    def only(self, by: Sequence[str]) -> Segment | None:
+        """With the table of one key alone, if there is one."""
+        table = self.table(by)
+        return None if table is None else replace(self, tables=(table,))
+
     def between(self, first: int, last: int) -> Segment:
         """The slices first ... last - 1."""
         low, high = np.searchsorted(self.slices, (first, last)).tolist()
