@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,6 +33,7 @@ _PLAN = "SELECT json_serialize_plan(?)"
 UNDECIMAL = "muntin_undecimal"
 """A macro: decimals as floats, anything else as it is."""
 _TYPES = "DOUBLE BIGINT HUGEINT BOOLEAN VARCHAR BLOB DATE TIME TIMESTAMP INTERVAL"
+_LOOK_SECONDS = 0.1  # between two looks whether a statement is to end
 _TRIES = 3  # of a statement while others make DuckDB give up its database
 
 
@@ -63,8 +63,7 @@ class Database:
         self._slots = threading.BoundedSemaphore(limits.concurrent)
         self._idle: list[_Connection] = []
         self._lock = threading.Lock()
-        self._watchdog = _Watchdog()
-        self._helper: tuple[int, ThreadPoolExecutor] | None = None  # of the main thread
+        self._threads: tuple[int, ThreadPoolExecutor] | None = None  # and whose they are
 
     def run(
         self,
@@ -87,24 +86,22 @@ class Database:
         end = time.monotonic() + seconds
         for _ in range(_TRIES):
             with self._connection(seconds) as connection:
-                left = end - time.monotonic()
-                with self._watchdog.watching(connection.cursor, max(left, 0.001)) as watch:
-                    text = ""
-                    try:
-                        with connection.placed(tables) as names:
-                            text = sql(*names)
-                            checked = names if texts and may_be_read(text, tables) else None
-                            read = partial(self._read, connection, text, parameters, checked)
-                            return self._beside(read, connection.cursor)
-                    # what a stream of Arrow batches meets on its way comes as an OSError
-                    except (duckdb.Error, OSError, pa.ArrowException) as error:
-                        if _INVALIDATED not in str(error):
-                            raise _converted(error, watch.fired, seconds, text) from None
-                    except UnicodeDecodeError as error:  # it cut its own message inside a letter
-                        said = error.object.decode(errors="replace")
-                        raise DatabaseError("invalid input", said) from None
-                    except MemoryError:
-                        raise DatabaseError("memory", "not enough memory") from None
+                text = ""
+                try:
+                    with connection.placed(tables) as names:
+                        text = sql(*names)
+                        checked = names if texts and may_be_read(text, tables) else None
+                        read = partial(self._read, connection, text, parameters, checked)
+                        return self._watched(read, connection.cursor, end)
+                # what a stream of Arrow batches meets on its way comes as an OSError
+                except (duckdb.Error, OSError, pa.ArrowException) as error:
+                    if _INVALIDATED not in str(error):
+                        raise _converted(error, time.monotonic() > end, seconds, text) from None
+                except UnicodeDecodeError as error:  # it cut its own message inside a letter
+                    said = error.object.decode(errors="replace")
+                    raise DatabaseError("invalid input", said) from None
+                except MemoryError:
+                    raise DatabaseError("memory", "not enough memory") from None
                 self._renew(connection)
         raise DatabaseError("internal", "DuckDB failed on this statement")
 
@@ -115,24 +112,28 @@ class Database:
                 self._root = None
                 self._idle = []
 
-    def _beside(self, read: Callable[[], pa.Table], cursor: Any) -> pa.Table:
-        """In the main thread, beside it: Ctrl-C is told there only once DuckDB has done."""
-        if threading.current_thread() is not threading.main_thread():
-            return read()
-        if self._helper is None or self._helper[0] != os.getpid():  # a fork has no threads
-            self._helper = os.getpid(), ThreadPoolExecutor(1, "muntin-select")
+    def _watched(self, read: Callable[[], pa.Table], cursor: Any, end: float) -> pa.Table:
+        """In a thread beside this one: what is there too long is interrupted, and Ctrl-C is told in
+        the main thread only once DuckDB has done."""
+        with self._lock:
+            self.check_open()
+            if self._threads is None or self._threads[0] != os.getpid():  # a fork has none
+                pool = ThreadPoolExecutor(self._limits.concurrent, "muntin-select")
+                self._threads = os.getpid(), pool
         reading = Future[pa.Table]()  # our own: Ctrl-C may come before `submit` has returned one
         try:
-            self._helper[1].submit(_settle, [reading], read)
+            self._threads[1].submit(_settle, [reading], read)
             while not reading.done():
-                with suppress(TimeoutError):  # another thread may be given the signal: look for it
-                    reading.exception(0.1)
+                # another thread may be given the signal: look for it
+                wait([reading], min(_LOOK_SECONDS, max(end - time.monotonic(), _LOOK_SECONDS / 2)))
+                if time.monotonic() > end and not reading.done():
+                    cursor.interrupt()  # and again: it may not have started at the first call
             return reading.result()
         except BaseException:
             reading.cancel()  # where it does not run yet, it never will
             while not reading.done():
                 cursor.interrupt()
-                wait([reading], 0.05)
+                wait([reading], _LOOK_SECONDS / 2)
             raise
         finally:
             del reading  # it holds the error, whose frames hold DuckDB's reader and this frame
@@ -190,9 +191,8 @@ class Database:
             raise DatabaseError("closed", "the session was closed: open the ledger again")
 
     def close(self) -> None:
-        self._watchdog.close()
-        if self._helper is not None:
-            self._helper[1].shutdown(wait=False)
+        if self._threads is not None:
+            self._threads[1].shutdown(wait=False)
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True
@@ -352,66 +352,6 @@ class _Connection:
             while len(self._places) > max(_PLACES_MAX, len(tables)):
                 gone = self._places.pop(next(iter(self._places)))
                 self.cursor.unregister(gone.name)
-
-
-class _RunningStatement:
-    """One running statement, and when its time is up."""
-
-    def __init__(self, cursor: Any, end: float) -> None:
-        self.cursor = cursor
-        self.end = end
-        self.fired = False
-
-
-class _Watchdog:
-    """One thread that interrupts statements whose time is up."""
-
-    def __init__(self) -> None:
-        self._running: list[_RunningStatement] = []
-        self._wakes = math.inf
-        """When the thread looks next: statements that end after that need not wake it."""
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    @contextmanager
-    def watching(self, cursor: Any, seconds: float) -> Iterator[_RunningStatement]:
-        watch = _RunningStatement(cursor, time.monotonic() + seconds)
-        with self._changed:
-            self._running.append(watch)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, name="muntin-select-watchdog", daemon=True
-                )
-                self._thread.start()
-            elif watch.end < self._wakes:
-                self._changed.notify()
-        try:
-            yield watch
-        finally:
-            # Under the lock: an interrupt never reaches the next statement of this cursor.
-            with self._changed:
-                self._running.remove(watch)
-                watch.cursor = None
-
-    def _watch(self) -> None:
-        with self._changed:
-            while not self._closed:
-                now = time.monotonic()
-                for watch in self._running:
-                    if watch.end <= now:
-                        watch.fired = True
-                        watch.cursor.interrupt()
-                        # Again, until it has stopped: it may not have started at the first call.
-                        watch.end = now + 0.05
-                self._wakes = min((watch.end for watch in self._running), default=math.inf)
-                left = self._wakes - now
-                self._changed.wait(left if math.isfinite(left) else None)
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
 
 
 def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> DatabaseError:
