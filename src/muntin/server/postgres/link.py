@@ -34,67 +34,40 @@ class FrameError(Exception):
     """What came is no message."""
 
 
-class ClientLink(asyncio.Protocol):
-    """For the loop's thread; `on_made` begins the session, `on_lost` ends it.
-
-    What is said waits until `flush`; any method that sends raises GoneError.
-    """
+class ClientStreams(asyncio.StreamReaderProtocol):
+    """asyncio's streams; `on_made` is given both."""
 
     def __init__(
-        self,
-        limits: ServerLimits,
-        on_made: Callable[[ClientLink], None],
-        on_lost: Callable[[ClientLink], None],
+        self, on_made: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
     ) -> None:
-        self.transport: asyncio.Transport
-        self.lost = False
+        super().__init__(asyncio.StreamReader(limit=BUFFER_BYTES_MAX // 2), on_made)
+
+    def eof_received(self) -> bool:
+        """Who says no more reads no more either: the connection ends."""
+        super().eof_received()
+        return False
+
+
+class ClientLink:
+    """For the loop's thread. What is said waits until `flush`; any method that sends raises
+    GoneError."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ServerLimits
+    ) -> None:
+        self.writer = writer
         self.encrypted = False
         self.status = TransactionStatus.IDLE
         self._machine = BackendConnection()
         self._out = bytearray()
         self._limits = limits
-        self._on_made = on_made
-        self._on_lost = on_lost
-        self._buffer = bytearray()
-        self._more: asyncio.Future[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
-        self._full = False
+        self._reader = reader
         self._pace = Pace(limits)
-
-    # asyncio's side
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 (TCP)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
-        connected = transport.get_extra_info("socket")
+        writer.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
+        connected = writer.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # else the kernel takes megabytes for a client that reads nothing
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BYTES_HIGH)
-        self._on_made(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) > BUFFER_BYTES_MAX:
-            self.transport.pause_reading()
-        _wake(self._more)
-
-    def pause_writing(self) -> None:
-        self._full = True
-
-    def resume_writing(self) -> None:
-        self._full = False
-        _wake(self._writable)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        if self.lost:
-            return
-        self.lost = True
-        _wake(self._more)
-        _wake(self._writable)
-        self._on_lost(self)
-
-    # the session's side
 
     async def startup(self) -> Any:
         """A message of the start, which has no letter, and is the same in all minor versions:
@@ -143,22 +116,25 @@ class ClientLink(asyncio.Protocol):
             raise FrameError(f"a text is not UTF-8: {cause}" if is_text else str(error)) from None
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
-        """The handshake of TLS, before anything else is read. Raises FrameError, GoneError."""
-        if self._buffer:  # what came in the open must not be taken for what came encrypted
+        """Agree to TLS, and its handshake before anything else is read. Raises FrameError,
+        GoneError."""
+        early = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                early = await self._read(1)
+        await self.send(wire.SSLResponse(accepted=True))
+        if early:  # what came in the open must not be taken for what came encrypted
             raise FrameError("bytes before the handshake of TLS")
-        loop = asyncio.get_running_loop()
+        streams = self.writer.transport.get_protocol()
         try:
-            made = await loop.start_tls(self.transport, self, context, server_side=True)
+            await self.writer.start_tls(context)
         except BaseException as error:
-            self.transport.abort()
-            self.connection_lost(None)  # asyncio tells nobody of a handshake that failed
+            self.writer.transport.abort()
+            streams.connection_lost(None)  # asyncio tells nobody of a handshake that failed
             if isinstance(error, OSError):
                 raise GoneError from None
             raise
-        if made is None:
-            raise GoneError
-        self.transport = made
-        self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
+        self.writer.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH)
         self.encrypted = True
 
     def put(self, message: Any) -> None:
@@ -180,12 +156,16 @@ class ClientLink(asyncio.Protocol):
         data = bytes(self._out)
         self._out.clear()
         for at in range(0, len(data), PIECE_BYTES):
-            if self.lost:
-                raise GoneError
-            self.transport.write(data[at : at + PIECE_BYTES])
+            self.writer.write(data[at : at + PIECE_BYTES])
             self._pace.sent += min(PIECE_BYTES, len(data) - at)
-            if self._full:
-                await self._wait_until_writable()
+            try:
+                async with self._pace.waiting():
+                    await self.writer.drain()
+            except TimeoutError:
+                self.writer.transport.abort()
+                raise GoneError from None
+            except OSError:
+                raise GoneError from None
 
     async def flush_some(self) -> None:
         """Where enough waits."""
@@ -201,37 +181,12 @@ class ClientLink(asyncio.Protocol):
 
     def close(self) -> None:
         """After what was written, or in some seconds."""
-        if self.lost:
-            return
-        self.transport.close()
-        asyncio.get_running_loop().call_later(self._limits.close_seconds, self.transport.abort)
-
-    async def _wait_until_writable(self) -> None:
-        self._writable = asyncio.get_running_loop().create_future()
-        try:
-            async with self._pace.waiting():
-                await self._writable
-        except TimeoutError:
-            self.transport.abort()
-            raise GoneError from None
-        finally:
-            self._writable = None
-        if self.lost:
-            raise GoneError
+        self.writer.close()
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._limits.close_seconds, self.writer.transport.abort)
 
     async def _read(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            if self.lost:
-                raise GoneError
-            self._more = asyncio.get_running_loop().create_future()
-            await self._more
-        data = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        if len(self._buffer) <= BUFFER_BYTES_MAX and not self.lost:
-            self.transport.resume_reading()
-        return data
-
-
-def _wake(waiting: asyncio.Future[None] | None) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(None)
+        try:
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, OSError):
+            raise GoneError from None

@@ -12,7 +12,7 @@ from muntin.server.auth import Auth, is_loopback
 from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
-from muntin.server.postgres.link import ClientLink
+from muntin.server.postgres.link import ClientLink, ClientStreams
 from muntin.server.postgres.opening import Opening
 from muntin.server.postgres.session import PostgresSession
 from muntin.server.sending import client_of
@@ -46,7 +46,7 @@ class PostgresListener:
 
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientLink(self._limits, self._made, self._lost),
+            lambda: ClientStreams(self._made),
             sock=self._listening,
             backlog=ACCEPTS_AT_ONCE,
         )
@@ -62,12 +62,13 @@ class PostgresListener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _made(self, link: ClientLink) -> None:
-        peer = link.transport.get_extra_info("peername")
+    def _made(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = ClientLink(reader, writer, self._limits)
+        peer = writer.get_extra_info("peername")
         address = Address(str(peer[0]), int(peer[1])) if peer else Address("", 0)
         spare = not self._places.take(link, address.host)
         if spare and len(self._tasks) >= self._limits.postgres_connections_max + SPARE_MAX:
-            link.transport.abort()
+            link.writer.transport.abort()
             return
         number = secrets.randbelow(1 << 31)
         while number in self._sessions:
@@ -86,11 +87,13 @@ class PostgresListener:
         task = asyncio.create_task(session.run())
         self._tasks[link] = task
         task.add_done_callback(lambda done: self._ended(link, number, done))
+        closed = asyncio.create_task(writer.wait_closed())
+        closed.add_done_callback(lambda done: self._lost(link, task, done))
 
-    def _lost(self, link: ClientLink) -> None:
-        task = self._tasks.get(link)
-        if task is not None:
-            task.cancel()
+    def _lost(self, link: ClientLink, task: asyncio.Task[None], closed: asyncio.Task[None]) -> None:
+        if not closed.cancelled():
+            closed.exception()  # why, nobody asks
+        task.cancel()
         self._places.leave(link)
 
     def _ended(self, link: ClientLink, number: int, task: asyncio.Task[None]) -> None:
@@ -98,7 +101,7 @@ class PostgresListener:
         self._sessions.pop(number, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _LOG.error("a session failed", exc_info=error)
-            link.transport.abort()
+            link.writer.transport.abort()
 
     def _cancel(self, number: int, secret: bytes) -> None:
         session = self._sessions.get(number)

@@ -38,7 +38,6 @@ class Opening:
             message = await link.startup()
             match message:
                 case wire.SSLRequest() if self.certificate and not link.encrypted:
-                    await link.send(wire.SSLResponse(accepted=True))
                     await link.encrypt(self.certificate.context())
                 case wire.SSLRequest():
                     await link.send(wire.SSLResponse(accepted=False))
