@@ -254,7 +254,8 @@ def test_a_flood_of_messages_holds_up_nobody_else(fed):
                 flood.send(message(b"H", b"") * 10_000)
         assert serves(fed)
         links = list(fed.app.state.postgres._tasks)
-        assert max(len(link._reader._buffer) for link in links) < 512 * 1024  # the rest waits at the client
+        # the rest waits at the client
+        assert max(len(link._reader._buffer) for link in links) < 512 * 1024
 
 
 def test_a_query_after_what_was_not_ended(fed):

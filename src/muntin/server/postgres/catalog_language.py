@@ -24,7 +24,7 @@ from muntin.server.postgres.catalog_tables import (
     namespaces,
 )
 from muntin.server.postgres.rows import TYPES
-from muntin.server.postgres.text import STATEMENT_BYTES_MAX, Edit, Edited, words_of
+from muntin.server.postgres.text import NAME, STATEMENT_BYTES_MAX, Edited, Rules, words_of
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns with the client's own text
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
@@ -113,7 +113,7 @@ def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int
     if len(text.encode("utf-8", "replace")) > STATEMENT_BYTES_MAX:
         raise refused("the statement is longer than 16 KiB", "limit")
     try:
-        trees = parse(_simplified(text).text, read="postgres")
+        trees = parse(_plain(text), read="postgres")
     except (SqlglotError, RecursionError) as error:
         raise refused(
             f"this is no statement: {str(error).splitlines()[0][:200]}", "syntax"
@@ -199,42 +199,21 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
     table.set("catalog", None)
 
 
-def _simplified(text: str) -> Edited:
+_INFORMATION_SCHEMA = '(?i:"?information_schema"?)'
+_SIMPLIFIED = Rules(
+    (r"(?<= AS )(SELECT|COLLATE)", lambda found: f'"{found[1].lower()}"'),  # a column's name
+    (r"OPERATOR \( \S+ \. (\S+(?: \S+)*?) \)", lambda found: f" {found[1].replace(' ', '')} "),
+    (rf"COLLATE (?:{NAME} \. )?{NAME}", ""),
+    ('(?i:"?pg_catalog"?) [.]', ""),
+    (rf"{_INFORMATION_SCHEMA} \.(?= {NAME} \( )|(?<= :: ){_INFORMATION_SCHEMA} \.", ""),
+    (rf'(?i:"?(?:{"|".join(_TEXTS)})"?)(?= \[ \] )', "text"),
+)
+
+
+def _plain(text: str) -> str:
     """Without what only PostgreSQL writes: OPERATOR(pg_catalog.~), COLLATE, a schema before a
     function or type, AS select."""
-    words = words_of(text)
-    edits: list[Edit] = []
-    skip = 0
-    for i, word in enumerate(words):
-        if i < skip:
-            continue
-        ahead = [w.text for w in words[i + 1 : i + 5]]
-        if (
-            word.is_word("SELECT", "COLLATE") and i and words[i - 1].is_word("AS")
-        ):  # a column's name
-            edits.append(Edit(word.start, word.end, f'"{word.text.lower()}"'))
-        elif word.is_word("OPERATOR") and ahead[:1] == ["("] and ahead[2:3] == ["."]:
-            close = words.pairs.get(i + 1, i)
-            sign = text[words[i + 3].end : words[close].start].strip()
-            edits.append(Edit(word.start, words[close].end, f" {sign} "))
-            skip = close + 1
-        elif word.is_word("COLLATE"):
-            last = i + 3 if ahead[1:2] == ["."] else i + 1
-            edits.append(Edit(word.start, words[min(last, len(words) - 1)].end, ""))
-            skip = last + 1
-        elif (
-            word.is_name
-            and word.value.lower() in CATALOGS
-            and ahead[:1] == ["."]
-            and (
-                word.value.lower() == "pg_catalog" or "(" in ahead[2:3] or words[i - 1].text == "::"
-            )
-        ):
-            edits.append(Edit(word.start, words[i + 1].end, ""))
-            skip = i + 2
-        elif word.is_name and word.value.lower() in _TEXTS and ahead[:2] == ["[", "]"]:
-            edits.append(Edit(word.start, word.end, "text"))
-    return Edited(text, edits)
+    return Edited(text, _SIMPLIFIED.edits(words_of(text))).text
 
 
 def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:

@@ -222,8 +222,7 @@ def _beside(words: Words, at: int, first: int) -> tuple[int, int] | None:
     after = [word.text for word in words[at + 1 : at + 2]]
     if after == ["::"]:
         return None
-    before = "".join(f" {word.value}" for word in words[max(first - 6, 0) : first]) + " "
-    compares = _COMPARES.search(before)
+    compares = _COMPARES.search(f" {words.said(max(first - 6, 0), first)} ")
     if compares is not None:
         end = first - len(compares[0].split())
         start = _operand(words, end)

@@ -3,6 +3,7 @@
 And a statement that names them so, or filters by `time`, as the SELECT that is meant.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,17 @@ from muntin.select.bind import MATRIX, ways
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
-from muntin.server.postgres.text import Edit, Edited, Word, Words, outside, words_of
+from muntin.server.postgres.text import (
+    NAME,
+    STRING,
+    Edit,
+    Edited,
+    Rules,
+    Word,
+    Words,
+    outside,
+    words_of,
+)
 from muntin.times import instant_us
 
 TIME = "time"
@@ -22,7 +33,11 @@ _ENDS_WHERE = ("GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "WINDOW
 ENDS_FROM = ("WHERE", *_ENDS_WHERE)
 SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
-_AS_ANYHOW = (["COLLATE", "C"], ["ESCAPE", "''"])  # of DuckDB's extension, and of Hibernate
+_AS_ANYHOW = Rules(
+    (r"(?<= , )CTID", "NULL AS ctid"),  # DataGrip: t.*, CTID
+    ('COLLATE (?:C|"C")', ""),  # of DuckDB's extension
+    ("ESCAPE ''", ""),  # of Hibernate
+)
 _AFTER_ITEM = frozenset(("FOR", "ON", "USING", *_JOINS, *ENDS_FROM, *SETS))
 
 
@@ -100,7 +115,7 @@ def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple
         window, more = _window(words, known, found, times.get(at, []))
         edits += window
         said |= more
-    edits += _named(words, known, selects.values())
+    edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words)]
     return Edited(text, edits), tuple(said)
 
 
@@ -144,10 +159,6 @@ def _named(
     for number, word in enumerate(words):
         dot = number + 1 < len(words) and words[number + 1].text == "."
         if _qualifies(words, number):
-            yield Edit(word.start, words[number + 1].end, "")
-        if word.is_word("CTID") and words[number - 1].text == ",":  # DataGrip: t.*, CTID
-            yield Edit(word.start, word.end, "NULL AS ctid")
-        if [w.value for w in words[number : number + 2]] in _AS_ANYHOW:
             yield Edit(word.start, words[number + 1].end, "")
         relation = known.get(word.value) if word.kind == "quoted" else None
         if relation is None or dot or "(" not in relation.ask:
@@ -280,54 +291,36 @@ def _is_time(words: Sequence[Word], at: int) -> bool:
     return after is None or (after.kind != "string" and after.text != "(")
 
 
-def _bounds(words: Sequence[Word], start: int, end: int) -> list[tuple[str, str]]:
+_TIMES = r"(?:TIMESTAMP|TIMESTAMPTZ|DATE|WITH|WITHOUT|TIME|ZONE|CAST|AS|CAST_AS|::|\(|\))"
+_CONSTANT = rf"(?:{_TIMES} )*{STRING}(?: {_TIMES})*"
+"""A time, also as TIMESTAMP '…', '…'::timestamptz or CAST('…' AS timestamp)."""
+_COLUMN = rf'(?:{NAME} \. )*(?i:time|"time")'
+_BOUND = re.compile(
+    rf"{_COLUMN} (?P<sign>BETWEEN|[<>]=?|=) {_CONSTANT}(?P<end> AND {_CONSTANT})?"
+    rf"|{_CONSTANT} (?P<turned>[<>]=?|=) {_COLUMN}"
+)
+
+
+def _bounds(words: Words, start: int, end: int) -> list[tuple[str, str]]:
     """The ends that a condition says, by ">=", "<" or BETWEEN; else it raises SelectError."""
-    place = words[start]
-    for at in range(start, end):
-        if words[at].is_word("BETWEEN") and _column(words, start, at):
-            middle = next((i for i in range(at, end) if words[i].is_word("AND")), end)
-            low, high = _instant(words, at + 1, middle), _instant(words, middle + 1, end)
-            if low and high:
-                return [(">=", low), ("BETWEEN", high)]
-        sign = words[at].text if words[at].kind == "sign" else ""
-        if sign not in ("<", "<=", ">", ">=", "="):
-            continue
-        if _column(words, start, at):
-            value = _instant(words, at + 1, end)
-        elif _column(words, at + 1, end):
-            value = _instant(words, start, at)
-            sign = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign)
-        else:
-            break
-        if value is None:
-            break
-        if sign in (">=", "<"):
-            return [(sign, value)]
+    place, found = words[start], _BOUND.fullmatch(words.said(start, end))
+    if found is None or (found["sign"] == "BETWEEN") != bool(found["end"]):
+        raise _wrong(place, "this is no window: time is compared with constant times alone")
+    times = [_instant(word) for word in words[start:end] if word.kind == "string"]
+    if found["end"]:
+        return [(">=", times[0]), ("BETWEEN", times[1])]
+    sign = found["sign"] or found["turned"].translate(str.maketrans("<>", "><"))
+    if sign not in (">=", "<"):
         raise _wrong(place, f"time {sign} … is no end of a window: the start is in it, the end not")
-    raise _wrong(place, "this is no window: time is compared with constant times alone")
+    return [(sign, times[0])]
 
 
-def _column(words: Sequence[Word], start: int, end: int) -> bool:
-    """time, or item.time, also with its schema."""
-    dots = {words[at].text for at in range(start + 1, end, 2)}
-    return (end - start) % 2 == 1 and dots <= {"."} and _is_time(words, end - 1)
-
-
-def _instant(words: Sequence[Word], start: int, end: int) -> str | None:
-    """A constant time, also as TIMESTAMP '…', '…'::timestamptz or CAST('…' AS timestamp)."""
-    strings = [word for word in words[start:end] if word.kind == "string"]
-    if len(strings) != 1:
-        return None
-    kinds = {"TIMESTAMP", "TIMESTAMPTZ", "DATE", "WITH", "WITHOUT", "TIME", "ZONE", "CAST", "AS"}
-    signs = {"::", "(", ")"}
-    for word in words[start:end]:
-        if word.kind != "string" and word.value not in kinds and word.text not in signs:
-            return None
-    value = strings[0].text[1:-1].replace("''", "'")
+def _instant(word: Word) -> str:
+    value = word.text[1:-1].replace("''", "'")
     try:
         instant_us(value)
     except BadArgument as wrong:
-        raise _wrong(strings[0], str(wrong)) from None
+        raise _wrong(word, str(wrong)) from None
     return value
 
 

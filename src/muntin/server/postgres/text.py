@@ -3,7 +3,7 @@
 import bisect
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -61,25 +61,40 @@ class Word(NamedTuple):
 
 class Words(tuple[Word, ...]):
     """`pairs`: where the other one of each bracket stands, of those that have one. `around`: where
-    the bracket opens in which each word stands; -1: in none."""
+    the bracket opens in which each word stands; -1: in none. `line`: all of them, for patterns: a
+    blank around each, keywords in upper case, AS of a CAST as CAST_AS. `starts`: of each in it, and
+    of one behind the last."""
 
     pairs: dict[int, int]
     around: list[int]
+    line: str
+    starts: list[int]
+
+    def said(self, start: int, end: int) -> str:
+        """Some of them, as they stand in `line`."""
+        return self.line[self.starts[start] : self.starts[end] - 1]
 
 
 @lru_cache(maxsize=4)  # of a statement that goes from one pass to the next
 def words_of(text: str) -> Words:
     """All but spaces and comments."""
     words = Words(map(_word, (each for each in _WORD.finditer(text) if each.lastgroup != "space")))
-    words.pairs, words.around = {}, []
+    words.pairs, words.around, words.starts = {}, [], [1]
+    parts = [" "]
     opened: dict[str, list[int]] = {")": [], "]": []}
     for at, word in enumerate(words):
         words.around.append(opened[")"][-1] if opened[")"] else -1)
+        parts.append((word.value if word.kind == "name" else word.text) + " ")
+        inside = words.around[-1]
+        if inside > 0 and word.is_word("AS") and words[inside - 1].is_word("CAST", "TRY_CAST"):
+            parts[-1] = "CAST_AS "
+        words.starts.append(words.starts[-1] + len(parts[-1]))
         if word.text in ("(", "["):
             opened[")" if word.text == "(" else "]"].append(at)
         elif opened.get(word.text):
             words.pairs[at] = opens = opened[word.text].pop()
             words.pairs[opens] = at
+    words.line = "".join(parts)
     return words
 
 
@@ -209,69 +224,80 @@ def with_parameters(text: str, literals: Sequence[str], also: Sequence[Edit] = (
     return Edited(text, [*edits, *_types(words)])
 
 
-_TYPED = ("ANY", "ALL", "TO_TIMESTAMP", "TO_DATE", "LIMIT", "OFFSET", "FLOAT", "AT", "TIMESTAMP",
-          "TIMESTAMPTZ")  # fmt: skip
-_ISO = re.compile("'YYYY-MM-DD(.HH24:MI:SS(.(US|MS))?)?'", re.IGNORECASE)
-_REALS = frozenset(str(bits) for bits in range(1, 25))
-_ZONED = ["TIMESTAMP", "WITH", "TIME", "ZONE"]
+NAME = r'(?:"(?:[^"]|"")*+"|\S+)'
+STRING = "'(?:[^']|'')*+'"
+Put = str | Callable[[re.Match[str]], str | None]
+
+
+class Rules:
+    """Words in a row, and what stands for them. Of each row a pattern, as of `Words.line`, and what
+    is put there: as `re.Match.expand` takes it, or made of what was found; None: it stays. At each
+    word the first row counts that fits."""
+
+    def __init__(self, *rows: tuple[str, Put]) -> None:
+        self._rows = {
+            f"row{n}": (re.compile(f"(?:{row})(?= )"), put) for n, (row, put) in enumerate(rows)
+        }
+        each = (f"(?P<{name}>{row.pattern})" for name, (row, _) in self._rows.items())
+        self._any = re.compile("|".join(each))
+
+    def edits(self, words: Words) -> Iterator[Edit]:
+        for at, start in enumerate(words.starts[:-1]):
+            fits = self._any.match(words.line, start)
+            if fits is None:
+                continue
+            row, put = self._rows[fits.lastgroup or ""]
+            found = row.match(words.line, start)
+            text = found and (found.expand(put) if isinstance(put, str) else put(found))
+            if text is not None:
+                last = bisect.bisect_left(words.starts, fits.end()) - 1
+                yield Edit(words[at].start, words[last].end, text)
+
+
+def _in_utc(kind: str) -> Put:
+    """A constant time, with its type in front or behind."""
+
+    def put(found: re.Match[str]) -> str | None:
+        with contextlib.suppress(BadArgument):
+            if found[0] != found[1]:
+                return f"{kind}'{datetime_of(instant_us(found[1][1:-1])).replace(tzinfo=None)}'"
+        return None
+
+    return put
+
+
+_TYPE = "(?:(?<= :: )|(?<= CAST_AS ))"
+_ZONED = "(?:TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ)"
+_ISO = "(?i:'YYYY-MM-DD(?:.HH24:MI:SS(?:.(?:US|MS))?)?')"
+_TYPES = Rules(
+    (rf"TO_(DATE|TIMESTAMP) \( ({STRING}) , {_ISO} \)", r"\1 \2"),  # as Superset writes constants
+    (r"(?:(?<= LIMIT )|(?<= OFFSET ))'([0-9]+)'", r"\1"),
+    (r"FLOAT \( (?:[1-9]|1[0-9]|2[0-4]) \)", "REAL"),
+    (r"FLOAT \( [0-9]+ \)", "DOUBLE"),
+    (rf"{_TYPE}FLOAT", "DOUBLE"),
+    ("AT TIME ZONE 'UTC'", ""),
+    (rf"{_TYPE}{_ZONED}", "TIMESTAMP"),
+    (rf"(?<= LAST )({STRING}) :: INTERVAL", lambda found: length(found[1])),
+    (
+        rf"(?:(?<= FOR )|(?<= TO )|(?<= WINDOW ))(?:{_ZONED} )?({STRING})"
+        rf"(?: :: (?:{_ZONED}|TIMESTAMP|DATE))?",
+        _in_utc(""),
+    ),
+    (rf"(?:{_ZONED} )?({STRING})(?: :: {_ZONED})?", _in_utc("TIMESTAMP ")),
+)
+"""FLOAT has 53 bits in PostgreSQL; times with a zone are in UTC here."""
 
 
 def _types(words: Words) -> Iterator[Edit]:
-    """FLOAT, which has 53 bits in PostgreSQL, times with a zone, in UTC, and what clients write
-    that put parameters into the text themselves: LIMIT '2', = ANY of a constant list."""
-    casts = [False]  # of the brackets around, whether they are those of CAST
+    """What is PostgreSQL's in constants and types, and what clients write that put parameters into
+    the text themselves: LIMIT '2', = ANY of a constant list."""
+    yield from _TYPES.edits(words)
     for at, word in enumerate(words):
-        if word.text == "(":
-            casts.append(words[at - 1].is_word("CAST", "TRY_CAST"))
-        elif word.text == ")" and len(casts) > 1:
-            casts.pop()
-        if word.kind != "string" and word.value not in _TYPED:
-            continue
-        is_type = words[at - 1].text == "::" or (casts[-1] and words[at - 1].is_word("AS"))
-        after = [other.value for other in words[at + 1 : at + 6]]
+        if word.kind == "string" and word.end - word.start > len(word.text):  # E'…'
+            yield Edit(word.start, word.end, word.text)
+        after = [other.text for other in words[at + 1 : at + 4]]
         if word.is_word("ANY", "ALL") and after[:1] == ["("] and after[2:]:
             yield from _any_of_constants(words, at)
-        read = word.is_word("TO_TIMESTAMP", "TO_DATE") and after[4:] == [")"]
-        if (
-            read and words[at + 2].kind == "string" and _ISO.fullmatch(after[3])
-        ):  # as Superset writes constants
-            kind = "DATE" if word.is_word("TO_DATE") else "TIMESTAMP"
-            yield Edit(word.start, words[at + 5].end, f"{kind} {after[1]}")
-        if word.is_word("LIMIT", "OFFSET") and after and after[0][1:-1].isdigit():
-            yield Edit(words[at + 1].start, words[at + 1].end, after[0].strip("'"))
-        if (
-            word.is_word("FLOAT")
-            and after[:1] == ["("]
-            and after[2:3] == [")"]
-            and after[1].isdigit()
-        ):
-            kind = "REAL" if after[1] in _REALS else "DOUBLE"
-            yield Edit(word.start, words[at + 3].end, kind)
-        elif word.is_word("FLOAT") and is_type:
-            yield Edit(word.start, word.end, "DOUBLE")
-        if word.is_word("AT") and after[:3] == ["TIME", "ZONE", "'UTC'"]:
-            yield Edit(word.start, words[at + 3].end, "")
-        zoned = word.is_word("TIMESTAMP") and after[:3] == _ZONED[1:]
-        if (zoned or word.is_word("TIMESTAMPTZ")) and is_type:
-            yield Edit(word.start, words[at + 3 if zoned else at].end, "TIMESTAMP")
-        if word.kind != "string":
-            continue
-        if word.end - word.start > len(word.text):  # E'…'
-            yield Edit(word.start, word.end, word.text)
-        before = [other.value for other in words[max(at - 4, 0) : at]]
-        first = at - 4 if before == _ZONED else at - (before[-1:] == ["TIMESTAMPTZ"])
-        last, in_window = at, words[first - 1].is_word("FOR", "TO", "WINDOW")
-        if after[1:] and after[0] == "::":
-            kinds = _TIMES if in_window else ("TIMESTAMPTZ",)
-            last += 5 if after[1:] == _ZONED else 2 * (after[1] in kinds)
-        if words[at - 1].is_word("LAST") and after[:2] == ["::", "INTERVAL"]:
-            yield Edit(word.start, words[at + 2].end, length(word.text))
-        if first == last:
-            continue
-        with contextlib.suppress(BadArgument):
-            time = datetime_of(instant_us(word.text[1:-1])).replace(tzinfo=None)
-            kind = "" if in_window else "TIMESTAMP "
-            yield Edit(words[first].start, words[last].end, f"{kind}'{time}'")
 
 
 _CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
