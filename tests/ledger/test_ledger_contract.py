@@ -802,6 +802,7 @@ def test_rejected_records_are_cut_and_bounded(ledger, monkeypatch):
     assert kept[0][1].detail.startswith("lone \\ud800 and \0d")
     assert (len(kept[0][1].place), len(kept[0][1].raw)) == (1000, limits.RAW_BYTES_MAX)
     assert [n for n, _ in ledger.rejected("p", after=6, limit=2)] == [7, 8]
+    assert [n for n, _ in ledger.rejected("p", after=6, limit=2, newest_first=True)] == [14, 13]
     assert list(ledger.rejected_reasons("p").items()) == [
         *((f"r{n}", 2) for n in (4, 5, 6)), *((f"r{n}", 1) for n in range(4))
     ]  # fmt: skip

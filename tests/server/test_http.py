@@ -144,6 +144,15 @@ def test_bad_parameters(http, parameters):
     assert answer.json()["error"]["message"]
 
 
+def test_a_long_query_string_is_not_read(http, monkeypatch):
+    read = "muntin.server.http.Request.query_params"
+    monkeypatch.setattr(read, property(lambda _: pytest.fail("it was read")))
+    for path in ("/windows?", "/state?", "/rejected?pipeline="):
+        answer = http.get(path + "%41" * 1_000)
+        assert answer.status_code == 400
+        assert "of more than 2,048 bytes" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("path", ["/history", "/rejected"])
 def test_a_pipeline_that_is_not_named(http, path):
     said = http.get(path).json()["error"]["message"]
@@ -183,6 +192,8 @@ def test_rejected(server, feeder):
     found = httpx.get(server.url + "/rejected?pipeline=orders&limit=2").json()
     assert [r["reason"] for r in found["rejected"]] == ["future", "before_1970"]
     assert list(found["reasons"].items()) == [("future", 2), ("before_1970", 1)]
+    found = httpx.get(server.url + "/rejected?pipeline=orders&newest_first=true&after=1").json()
+    assert [r["number"] for r in found["rejected"]] == [3, 2]
     assert httpx.get(server.url + "/rejected?pipeline=other").status_code == 400
 
 

@@ -44,6 +44,8 @@ def register(app: typer.Typer) -> None:
         ledger: str = LEDGER,
         pipeline: str | None = typer.Option(None, help="Only this pipeline's."),
         limit: int = typer.Option(20, min=1, max=100_000),
+        after: int = typer.Option(0, min=0, help="Only those after this number: the next page."),
+        newest: bool = typer.Option(False, "--newest", help="The newest first, not the oldest."),
     ) -> None:
         """Show the records that were rejected, with their reason."""
         import pyarrow as pa
@@ -62,16 +64,19 @@ def register(app: typer.Typer) -> None:
                 reasons = opened.rejected_reasons(info.name)
                 each = ", ".join(f"{why} {count:,}" for why, count in reasons.items())
                 typer.echo(f"{sum(reasons.values()):,} of them are kept: {each}")
-                records = [record for _, record in opened.rejected(info.name, limit=limit)]
-                columns = {
-                    "reason": [record.reason for record in records],
-                    "detail": [record.detail for record in records],
-                    "where": [record.place for record in records],
-                    "record": [r.raw.decode("utf-8", "replace")[:200] for r in records],
-                }
-                print_table(pa.table({n: pa.array(v, pa.string()) for n, v in columns.items()}))
-                if len(records) < sum(reasons.values()):
-                    typer.echo(f"the {limit:,} oldest of those that are kept; --limit shows more")
+                kept = opened.rejected(info.name, limit=limit, after=after, newest_first=newest)
+                rows = [
+                    (n, r.reason, r.detail, r.place, r.raw.decode("utf-8", "replace")[:200])
+                    for n, r in kept
+                ]
+                names = ("number", "reason", "detail", "where", "record")
+                kinds = (pa.int64(), *[pa.string()] * 4)
+                columns = zip(*rows, strict=True) if rows else [()] * len(names)
+                print_table(pa.table([*map(pa.array, columns, kinds)], names))
+                if len(rows) == limit and len(rows) < sum(reasons.values()):
+                    more = "--limit shows more" if newest else f"--after {rows[-1][0]} the next"
+                    which = "newest" if newest else "oldest"
+                    typer.echo(f"the {limit:,} {which} of those that are kept; {more}")
 
     @app.command()
     def export(

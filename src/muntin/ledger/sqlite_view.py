@@ -371,12 +371,13 @@ class View:
             return _command(pipeline, rows[0])
 
     def rejected(
-        self, pipeline: str, *, limit: int = 100, after: int = 0
+        self, pipeline: str, *, limit: int = 100, after: int = 0, newest_first: bool = False
     ) -> Iterator[tuple[int, Rejected]]:
         """Rejected records that were kept, with their running number (from 1, per pipeline)."""
+        order = "DESC" if newest_first else ""
         rows = self._rows(
             schema.REJECTED,
-            f"WHERE pipeline = {_PIPELINE} AND number > ? ORDER BY number LIMIT ?",
+            f"WHERE pipeline = {_PIPELINE} AND number > ? ORDER BY number {order} LIMIT ?",
             (pipeline, whole(after, "after"), whole(limit, "limit", least=0)),
         )
         for _, number, _, reason, detail, place, raw in rows:

@@ -99,23 +99,16 @@ class Answering:
         yield self._reader.followed(text).encode()
 
     def windows(
-        self,
-        summary: str | None = None,
-        start: int | None = None,
-        end: int | None = None,
-        limit: int = 1_000,
-        newest_first: bool = False,
+        self, summary: str | None = None, limit: int = 1_000, **which: Any
     ) -> Iterator[bytes]:
         if summary is not None:
             self._reader.pipeline_of(summary)
-        found = self._reader.ledger.windows(
-            summary, start=start, end=end, limit=limit, newest_first=newest_first
-        )
+        found = self._reader.ledger.windows(summary, limit=limit, **which)
         yield encoded({"windows": [window_json(window) for window in found]})
 
-    def rejected(self, pipeline: str = "", limit: int = 100, after: int = 0) -> Iterator[bytes]:
+    def rejected(self, pipeline: str = "", **which: Any) -> Iterator[bytes]:
         self._reader.pipeline(pipeline)
-        records = self._reader.ledger.rejected(pipeline, limit=limit, after=after)
+        records = self._reader.ledger.rejected(pipeline, **which)
         shown = [_rejected_json(number, record) for number, record in records]
         reasons = self._reader.ledger.rejected_reasons(pipeline)
         yield encoded({"reasons": reasons, "rejected": shown})

@@ -9,13 +9,11 @@ export function rejected(holder, live) {
   const counts = make("p"), records = make("div");
   holder.replaceChildren(counts, records);
   const show = paced(async () => {
-    const { name, rejected: last } = shown, path = `/rejected?pipeline=${encodeURIComponent(name)}&limit=${SHOWN}`;
-    const ask = async (after) => (await live.ask(`${path}&after=${after}`)).rejected;
+    const { name, rejected: any } = shown, path = `/rejected?pipeline=${encodeURIComponent(name)}&limit=${SHOWN}`;
     try {
-      let found = last ? await ask(Math.max(0, last - SHOWN)) : [];
-      if (last && !found.length) found = await ask(0); // only a part of them was kept
+      const found = any ? (await live.ask(`${path}&newest_first=true`)).rejected : [];
       if (shown.name !== name) return;
-      if (last) refill(records, table(["reason", "detail", "record"], found.reverse().map((r) => [r.reason, r.detail, r.raw])));
+      if (any) refill(records, table(["reason", "detail", "record"], found.map((r) => [r.reason, r.detail, r.raw])));
       else records.replaceChildren(make("p", { class: "note" }, "nothing was rejected"));
     } catch {
       known = ""; // ask again
