@@ -113,6 +113,7 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
         ("format: parquet", "format: csv", "2:10", "data.parquet is parquet, not csv"),
         ("data.parquet", "data.csv", "2:10", "data.csv is not parquet: write csv"),
         ("data.parquet", "data.parquet, mergSchema: true", "2:47", "you mean 'mergeSchema'?"),
+        ("parquet, path: data.parquet", "csv, path: data.csv, seperator: ;", "2:39", "'sep'?"),
         ("data.parquet", "no/such", "2:27", "no/such: no such file or folder"),
         ("data.parquet", "'*.parqet'", "2:27", "no file matches"),
         ("sqlite:///flights.db", "mysql://db/x", "7:1", "there is no ledger of kind 'mysql'"),
@@ -142,6 +143,13 @@ def test_what_would_not_run_is_refused_with_its_place(check, old, new, place, sa
     assert said in told
     if "queries" not in told:  # a query's error points into its text
         assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("more", ["", ", schema: 'at string, origin string, delay bigint'"])
+def test_times_that_only_duckdb_reads_are_named(check, tmp_path, more):
+    (tmp_path / "o.csv").write_text("at,origin,delay\n" + "31.01.2026 10:00:00,EWR,7\n" * 9)
+    said = check(GOOD.replace("format: parquet, path: data.parquet", f"path: o.csv{more}"))[1]
+    assert "p.yaml:3:1: time: column 'at' holds no times: '31.01.2026 10:00:00'; an event" in said
 
 
 @pytest.mark.parametrize(

@@ -257,8 +257,9 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
         sep = options.get("sep") or options.get("delimiter")
         header = options.get("header", "true") == "true"
         more += f", header={str(header).lower()}" + (f", delim={text_literal(sep)}" if sep else "")
-        if not header:
-            more += ", auto_type_candidates=['VARCHAR']"
+        # what DuckDB takes for a time, such as 31.01.2026, is none to us
+        kinds = "'BOOLEAN', 'BIGINT', 'DOUBLE', 'VARCHAR'" if header else "'VARCHAR'"
+        more += f", auto_type_candidates=[{kinds}]"
     reader = f"read_{source.format}({text_literal(str(file))}{more})"
     with duckdb.connect() as connection:
         found = connection.sql(f"SELECT * FROM {reader} LIMIT {SAMPLE_ROWS}")  # noqa: S608 (quoted)

@@ -59,6 +59,7 @@ def mistyped(source: SourceSpec) -> Iterator[str]:
     Those with dots are of Hadoop, or of Kafka's clients.
     """
     known = {name.casefold(): name for name in KNOWN.get(source.format, "").split()}
+    meant = known | ({"separator": "sep"} if "sep" in known else {})
     for name in source.options:
-        if "." not in name and name.casefold() not in known and (near := closest(name, known)):
-            yield f"source.{name}: no option of {source.format}; did you mean '{known[near]}'?"
+        if "." not in name and name.casefold() not in known and (near := closest(name, meant)):
+            yield f"source.{name}: no option of {source.format}; did you mean '{meant[near]}'?"
