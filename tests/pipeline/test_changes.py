@@ -350,6 +350,24 @@ def trend_of(ledger, clause=""):
     return [count for _, count in result.rows], result.exact, notes
 
 
+@pytest.mark.parametrize(
+    ("now", "exact"),
+    [
+        ("WHERE  driver\n<> 'a b' -- it's\nOR true", True),
+        ("WHERE driver <> 'a  b' -- it's\nOR true", False),
+        ("WHERE driver <> 'a b' -- it's OR true", False),
+    ],
+)
+def test_a_result_is_of_the_statement_but_for_spaces_outside_of_quotes(now, exact):
+    ledger = temporary()
+    m = {"m": MATRIX | {"window": WINDOW}}
+    asked = "SELECT sum(count) AS count FROM m(driver) "
+    before = f"{asked} WHERE driver <> 'a b' -- it's\nOR true"
+    fed(ledger, m, [[0, 1], [25]], 0, queries={"by_m": before})
+    fed(ledger, m, [[26]], 2, queries={"by_m": asked + now})
+    assert trend_of(ledger)[1] == exact
+
+
 def test_results_of_a_query_that_was_away_say_so():
     """Late events revise its windows without it, and windows close of which it has none."""
     ledger = temporary()

@@ -6,6 +6,7 @@ they cover. Where the statement failed on that window, the stream has no columns
 
 import hashlib
 import json
+import re
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ _OF = b"muntin.of"
 _STORED = ("windows", "exact", "bounds", "notes", "late")
 """The rest is of the moment: two runs over the same events store the same, but for `late`."""
 _ERROR = b"muntin.error"
+_SPACES = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL)
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
@@ -38,8 +40,8 @@ def statement_of(result: bytes) -> bytes | None:
 
 
 def digest(statement: str) -> bytes:
-    """Equal for statements that differ in spaces and line ends alone."""
-    plain = " ".join(statement.split())
+    """Equal for statements that differ in spaces and line ends alone, outside of quotes."""
+    plain = _SPACES.sub(lambda part: part[1] or " ", statement.strip())
     return (
         hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest().encode()
     )

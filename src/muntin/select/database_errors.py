@@ -80,6 +80,9 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     elif "must appear in the group by" in lower:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]
+    elif "order by non-integer literal" in lower:
+        message = "ORDER BY a constant leaves rows as they are"
+        remedy = """name a column: k, or "k" in double quotes"""
     elif "no function matches" in lower:
         message = message.split(". You might")[0]
         if "regexp_" not in plan.text.lower():

@@ -120,7 +120,8 @@ def _check_characters(text: str, limits: Limits) -> None:
             remedy = "compare the beginning: starts_with(name, '...')" if kind == "string" else ""
             raise problem_at(text, Span(start, 1), message, remedy, "limit")
         if kind == "name" and not part[0][1:-1].strip():
-            raise problem_at(text, Span(start, 2), "a name is empty")
+            remedy = "a column without a name is in *, and in X1 or Y1, Y2, ... of a vector matrix"
+            raise problem_at(text, Span(start, 2), "a name is empty", remedy)
         if kind == "string" and start and text[start - 1] in _PREFIXES:
             before = text[start - 2] if start > 1 else " "
             if not (before.isalnum() or before == "_"):
@@ -452,7 +453,7 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
 
 def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SelectError:
     token = getattr(error, "token", None)
-    message = str(error).split("\n")[0].rstrip(". ")
+    message = str(error).split("\n")[0].partition(" but got <Token")[0].rstrip(". ")
     if token is None or token.end >= len(text):
         return SelectError(message, text=text)
     word = text[token.start : token.end + 1]
