@@ -16,7 +16,7 @@ from muntin.ledger.temporary import temporary
 from muntin.spark import batch, files
 from muntin.spark import stream as streams
 from muntin.spark.failures import worker_error
-from muntin.spark.files import files_at, filled_files, is_nested, partitions_of
+from muntin.spark.files import files_at, filled_files, is_nested, local_path, partitions_of
 from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file
 from muntin.spec import SourceSpec
@@ -104,6 +104,8 @@ def test_partitions_are_told_from_other_folders(tmp_path):
     assert [is_nested(each) for each in (flat, nested, parts)] == [False, True, False]
     assert partitions_of(parts, files_at(parts)) == {"day", "h "}
     assert partitions_of(nested, files_at(nested)) == set()
+    around = local_path(f"{nested}/../{parts.name}")  # Spark names its files without the way there
+    assert partitions_of(around, files_at(parts)) == {"day", "h "}
     for beside in ("top", "2024/inner"):
         mixed = laid(tmp_path / f"mixed {beside[:3]}", "day=1/a", beside)
         with pytest.raises(SourceError, match=rf"{beside} beside .* such as day=1: .*recursive"):

@@ -18,8 +18,9 @@ FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro")
 
 
 def local_path(path: str) -> Path | None:
-    """A path of this machine, absolute: workers may have another working folder. None elsewhere."""
-    return None if storage.is_elsewhere(path) else Path(storage.path_of(path)).absolute()
+    """A path of this machine, absolute: workers may have another working folder. None elsewhere.
+    Without `..`, which Spark takes out in the same way: its files would not lie below."""
+    return None if storage.is_elsewhere(path) else Path(os.path.abspath(storage.path_of(path)))
 
 
 def unpacked(path: str) -> IO[bytes] | None:
