@@ -140,7 +140,14 @@ def test_rejected_shows_records_and_reasons(muntin, ledger):
     assert "3 of them are kept: no_time 3\n" in out
     assert "--limit" not in out
     _, out, _ = muntin("rejected", "-l", ledger, "--limit", "2")
-    assert out.endswith("the 2 oldest of those that are kept; --limit shows more\n")
+    assert out.endswith("the 2 oldest of those that are kept; --after 2 the next\n")
+    _, out, _ = muntin("rejected", "-l", ledger, "--limit", "2", "--after", "2")
+    assert re.findall("^ +([0-9]) ", out, re.MULTILINE) == ["3"]
+    assert "--after" not in out
+    _, out, _ = muntin("rejected", "-l", ledger, "--limit", "2", "--newest")
+    assert re.findall("^ +([0-9]) ", out, re.MULTILINE) == ["3", "2"]
+    assert out.endswith("the 2 newest of those that are kept; --limit shows more\n")
+    assert muntin("rejected", "-l", ledger, "--after", "3")[0] == 0
 
 
 def test_a_run_that_rejected_shows_no_password_of_its_ledger(capsys):
@@ -226,7 +233,7 @@ def test_doctor_shows_no_remedy_where_what_is_wrong_says_it(muntin, monkeypatch,
     url = f"sqlite:///{tmp_path}/flights.db"
     open_ledger(url).close()
     monkeypatch.setattr(SqliteLedger, "verify", lambda _: ["a.mseg is gone: restore it"])
-    _, out, _ = muntin("doctor", "--ledger", url)
+    _, out, _ = muntin("doctor", "-l", url)
     assert "WRONG  a.mseg is gone: restore it" in out
     assert not re.search("remedy: *$", out, re.MULTILINE)
 

@@ -148,7 +148,8 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
     monkeypatch.setattr(source, "inferred_ddl", lambda *_: pytest.fail("Spark is asked"))
     monkeypatch.setattr(sources, "session", lambda *_: pytest.fail("Spark is started"))
     for words, message in (
-        ((*build, "--option", "x"), "name="),
+        ((*build, "--option", "x"), "--option 'x': name=value"),
+        ((*build, "--option", "password:geheim"), "--option ***: name=value"),
         ((*build, "--option", "jars=x"), "jars: is for format: kafka, not csv"),
         ((*build, "--partitions", "0"), "partitions=0 is out of range"),
         ((*build, "--fpp", "2"), "fpp=2.0: a fraction"),

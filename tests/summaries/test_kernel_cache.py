@@ -1,5 +1,6 @@
 """Compiled kernels are kept under a name that changes with any source of theirs."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -107,3 +108,14 @@ def test_nobody_waits_for_ever_for_one_that_does_not_go_on(tmp_path, monkeypatch
     third = turns.Turn(tmp_path / "kernels" / "kernel.turn")
     assert not third.waited
     third.end()
+
+
+def test_numba_that_compiles_nothing_is_named():
+    """What wraps around in a kernel is another number in Python."""
+    setting = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "muntin", "query", "-l", "memory://x", "SELECT 1"]
+    told = subprocess.run(command, env=setting, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: NUMBA_DISABLE_JIT is set")
+    doctor = subprocess.run([*command[:3], "doctor"], env=setting, capture_output=True, text=True)
+    assert "NUMBA_DISABLE_JIT is set" in doctor.stdout.partition("WRONG  numba ")[2]

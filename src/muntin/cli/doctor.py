@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def doctor(
         ledger: str | None = typer.Option(
-            None, help="Read and check all of this ledger too, such as sqlite:///flights.db."
+            None, "--ledger", "-l", help="Read and check all of it too, e.g. sqlite:///flights.db."
         ),
     ) -> None:
         """Check Java, Python, packages, ports and folders; print the remedy for what is wrong."""
@@ -146,13 +146,16 @@ def _package(wanted: Requirement) -> Finding:
         return False, f"{text}, and {wanted.specifier} is needed", remedy
     try:
         import_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
+    except MuntinError as problem:
+        return False, f"{text}: {problem}", ""
     except Exception as problem:
         anew = remedy.replace("install", "install --force-reinstall", 1)
         return False, f"{text}: cannot be imported: {problem}", anew
     return True, text, ""
 
 
-_MODULES = {"pyyaml": "yaml"}  # those that are imported by another name
+# those that are imported by another name; Numba's settings may forbid what is compiled
+_MODULES = {"pyyaml": "yaml", "numba": "muntin.summaries.kernels"}
 
 
 def _ledger(url: str) -> Iterator[Finding]:

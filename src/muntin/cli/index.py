@@ -17,6 +17,7 @@ from muntin.cli.counting import check_counting
 from muntin.cli.stopping import stopping
 from muntin.cli.tables import FORMAT, Format, print_rows
 from muntin.errors import BadArgument, SourceError, needs
+from muntin.spec_secrets import HIDDEN, is_secret
 from muntin.times import datetime_of, instant_us
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _records(source: str, source_format: str | None, options: list[str]) -> Any:
     for one in options:
         name, equals, value = one.partition("=")
         if not (name and equals):
-            raise BadArgument(f"--option {one!r}: name=value")
+            raise BadArgument(f"--option {HIDDEN if is_secret(one) else repr(one)}: name=value")
         given[name] = value
     spec = check_source(model_of(SourceSpec, {"format": chosen, **path, **given}))
     return batch_source(session("muntin index", with_connector(spec, {})), spec)

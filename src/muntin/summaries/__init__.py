@@ -9,9 +9,14 @@ of all.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from muntin.errors import MuntinError
 from muntin.lazy import lazy
+
+if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    raise MuntinError("NUMBA_DISABLE_JIT is set, and Python's numbers do not wrap around: unset it")
 
 if TYPE_CHECKING:
     from muntin.summaries.calm_space_saving import CalmSpaceSaving as CalmSpaceSaving
