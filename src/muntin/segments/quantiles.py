@@ -45,8 +45,6 @@ class Quantiles(RankedRows):
     ends_each: ClassVar[int] = 2
     each: ClassVar[int] = 1
     levels_max: ClassVar[int] = 62
-    fold_kernel: ClassVar[Any] = staticmethod(kernels.fold_quantiles)
-    merge_kernel: ClassVar[Any] = staticmethod(kernels.merge_quantiles)
 
     def check_k(self) -> None:
         check_k(self.k)
@@ -56,8 +54,8 @@ class Quantiles(RankedRows):
         return self.k
 
     @property
-    def sizes(self) -> tuple[Any, ...]:
-        return self.k, level_capacities(self.k)[0]
+    def caps(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return level_capacities(self.k)[0]
 
     @property
     def rank_error(self) -> float:

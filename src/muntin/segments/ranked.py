@@ -59,8 +59,8 @@ class RankedRows(Algebra):
     """Numbers of `levels` for each level."""
     levels_max: ClassVar[int]
     """Numbers that `levels` takes for a row, at most."""
-    fold_kernel: ClassVar[Any]
-    merge_kernel: ClassVar[Any]
+    caps: ClassVar[Any] = None
+    """Of KLL's levels, for kernels; None: relative compactors."""
 
     def __post_init__(self) -> None:
         self.check_k()
@@ -77,11 +77,6 @@ class RankedRows(Algebra):
     @abstractmethod
     def exact_max(self) -> int:
         """A row of no more values holds them all."""
-
-    @property
-    def sizes(self) -> tuple[Any, ...]:
-        """What fold and merge know of the sketches' sizes."""
-        return (self.k,)
 
     def columns(self) -> dict[str, Shape]:
         doubles = self.dtype != "int64"
@@ -102,7 +97,7 @@ class RankedRows(Algebra):
         if not large:
             return self._exact(nulls, keys, bounds, bounds)
         made = self._room(len(bounds) - 1, keys, int(large))
-        self.fold_kernel(bounds, *self.sizes, np.uint64(self.seed), *made)
+        kernels.fold_rows(bounds, self.k, self.caps, np.uint64(self.seed), *made)
         return self._states(nulls, *made)
 
     def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
@@ -118,7 +113,7 @@ class RankedRows(Algebra):
             append_lists(flat[0], flat[1], order, values, 0)
             return self._exact(nulls, values, starts, bounds)
         made = self._room(groups.size, values, int(large))
-        self.merge_kernel(*flat, *groups, *self.sizes, np.uint64(self.seed), *made)
+        kernels.merge_rows(*flat, *groups, self.k, self.caps, np.uint64(self.seed), *made)
         return self._states(nulls, *made)
 
     def counts(self, table: Table) -> np.ndarray:

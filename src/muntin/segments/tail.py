@@ -22,8 +22,6 @@ import numpy as np
 
 from muntin.errors import BadArgument
 from muntin.segments.kernels import tail_answers as answers
-from muntin.segments.kernels.tail import fold_tail
-from muntin.segments.kernels.tail_merges import merge_tail
 from muntin.segments.ranked import RankedRows
 from muntin.summaries.datasketches_req import K_MAX, K_MIN
 from muntin.summaries.kernels.compaction import LEVELS_MAX
@@ -58,8 +56,6 @@ class TailQuantiles(RankedRows):
     ends_each: ClassVar[int] = 1
     each: ClassVar[int] = 2
     levels_max: ClassVar[int] = 2 * LEVELS_MAX
-    fold_kernel: ClassVar[Any] = staticmethod(fold_tail)
-    merge_kernel: ClassVar[Any] = staticmethod(merge_tail)
 
     def check_k(self) -> None:
         if not K_MIN <= self.k <= K_MAX or self.k % 2:

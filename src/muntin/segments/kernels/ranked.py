@@ -8,11 +8,126 @@ which never lose the greatest, the least alone.
 
 import numpy as np
 
-from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX
-from muntin.summaries.kernels.sorting import falls, search
+from muntin.segments.kernels.quantiles import fold_levels, merge_levels
+from muntin.segments.kernels.tail import INTEGERS, fold_run
+from muntin.segments.kernels.tail_merges import merge_compactors
+from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.compaction import LEVELS_MAX, coins_of
+from muntin.summaries.kernels.copying import append_lists, copy_to
+from muntin.summaries.kernels.relative import EXACT_IN_K
+from muntin.summaries.kernels.sorting import falls, search, sort_keys
 
 GREATEST = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+
+
+@inlined()
+def _put(g, each, height, sizes, turns, both, level_starts, levels, end_starts, ends):
+    """The levels of group g, and its `ends`, behind those of the group before."""
+    at = level_starts[g]
+    for level in range(height):
+        levels[at + each * level] = sizes[level]
+        if each == 2:
+            levels[at + 2 * level + 1] = turns[level]
+    level_starts[g + 1] = at + each * height
+    at = end_starts[g]
+    end_starts[g + 1] = at + 3 - each
+    ends[at] = both[0]
+    if each == 1:
+        ends[at + 1] = both[1]
+
+
+@kernel()
+def fold_rows(bounds, k, caps, seed, starts, items, level_starts, levels, end_starts, ends):
+    """Items of groups, each becoming a row, in place.
+
+    `caps`: of KLL, as `absorb` has them; None: relative compactors.
+    `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Rows are put in front.
+    `starts`, `level_starts`, `end_starts` (int64[groups + 1]): filled with the lists' starts.
+    `levels`, `ends` (int64[...]): room for each group that is too large to be kept as it is.
+    """
+    filled = 0  # never beyond the group that is read: a row has no more items than its group
+    most, each = (EXACT_IN_K * k, 2) if caps is None else (k, 1)
+    sizes, own_ends = np.empty(LEVELS_MAX + 2, np.int64), np.empty(2, np.int64)
+    starts[0] = level_starts[0] = end_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        run = items[bounds[g] : bounds[g + 1]]
+        level_starts[g + 1] = level_starts[g]
+        end_starts[g + 1] = end_starts[g]
+        if run.shape[0] <= most:
+            sort_keys(run)
+            copy_to(items[filled:], run)
+            filled += run.shape[0]
+        else:
+            turns = np.zeros(LEVELS_MAX + 2, np.int64)
+            coins = coins_of(run, seed)
+            if caps is None:
+                kept, height = fold_run(run, INTEGERS, k, coins, turns, sizes, own_ends)
+            else:
+                kept, height = fold_levels(run, k, caps, coins, sizes, own_ends)
+            copy_to(items[filled:], kept)
+            filled += kept.shape[0]
+            _put(g, each, height, sizes, turns, own_ends, level_starts, levels, end_starts, ends)
+        starts[g + 1] = filled
+
+
+@kernel()
+def merge_rows(
+    starts, items, level_starts, levels, end_starts, ends, order, bounds, k, caps, seed,
+    out_starts, out_items, out_level_starts, out_levels, out_end_starts, out_ends,
+):  # fmt: skip
+    """The rows of each group as one. Lists as in `fold_rows`; a single row stays as it is.
+
+    `order`, `bounds` (int64[rows], int64[groups + 1]): group g is made of the rows
+      order[bounds[g]:bounds[g + 1]].
+    `out_items` (int64[n]): as many as the rows have together.
+    `out_levels`, `out_ends` (int64[...]): room for each group that may get levels.
+    """
+    filled = 0
+    most, each = (EXACT_IN_K * k, 2) if caps is None else (k, 1)
+    sizes, turns = np.empty(LEVELS_MAX + 2, np.int64), np.empty(LEVELS_MAX + 2, np.int64)
+    both = np.empty(2, np.int64)
+    out_starts[0] = out_level_starts[0] = out_end_starts[0] = 0
+    for g in range(bounds.shape[0] - 1):
+        rows = order[bounds[g] : bounds[g + 1]]
+        total = 0
+        compacted = False
+        both[0], both[1] = GREATEST, ~GREATEST
+        for row in rows:
+            if starts[row + 1] == starts[row]:
+                continue
+            total += starts[row + 1] - starts[row]
+            low, high = items[starts[row]], items[starts[row + 1] - 1]
+            if level_starts[row + 1] > level_starts[row]:
+                compacted = True
+                low, high = ends[end_starts[row]], ends[end_starts[row + 1] - 1]
+            both[0], both[1] = min(both[0], low), max(both[1], high)
+        out_level_starts[g + 1] = out_level_starts[g]
+        out_end_starts[g + 1] = out_end_starts[g]
+        start = filled
+        if rows.shape[0] == 1 or (not compacted and total <= most):  # nothing is lost
+            filled = append_lists(starts, items, rows, out_items, filled)
+            if rows.shape[0] > 1:
+                sort_keys(out_items[start:filled])
+            # there are levels only where it is a single row
+            at, end = out_level_starts[g], out_end_starts[g]
+            out_level_starts[g + 1] = append_lists(level_starts, levels, rows, out_levels, at)
+            out_end_starts[g + 1] = append_lists(end_starts, ends, rows, out_ends, end)
+        else:
+            room = out_items[filled : filled + total]
+            if caps is None:
+                height, size = merge_compactors(
+                    rows, starts, items, level_starts, levels, k, seed, turns, sizes, room
+                )
+            else:
+                height, size = merge_levels(
+                    rows, starts, items, level_starts, levels, k, caps, seed, sizes, room
+                )
+            filled += size
+            _put(
+                g, each, height, sizes, turns, both, out_level_starts, out_levels,
+                out_end_starts, out_ends,
+            )  # fmt: skip
+        out_starts[g + 1] = filled
 
 
 @kernel()

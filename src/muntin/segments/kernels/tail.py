@@ -9,10 +9,10 @@ most one pair.
 import numpy as np
 
 from muntin.summaries.kernels import kernel
-from muntin.summaries.kernels.compaction import LEVELS_MAX, coins_of, draw
-from muntin.summaries.kernels.copying import copy_to, fill
+from muntin.summaries.kernels.compaction import draw
+from muntin.summaries.kernels.copying import fill
 from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, LOW_63, key_of
-from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
+from muntin.summaries.kernels.relative import DEVIATION, compact_stack
 from muntin.summaries.kernels.sorting import sort_keys
 
 SAMPLED_MAX = 1 << 22  # items taken at once where most are sampled
@@ -220,41 +220,3 @@ def fold_run(items, form, k, coins, turns, sizes, ends):
         kept = space[:filled].copy()
         kept_sizes = sizes[:height].copy()
     return kept, height
-
-
-@kernel()
-def fold_tail(bounds, k, seed, starts, items, level_starts, levels, least_starts, least):
-    """Items of groups, each becoming a sketch, in place.
-
-    `items` (int64[n]): group g is items[bounds[g]:bounds[g + 1]]. Sketches are put in front.
-    `starts`, `level_starts`, `least_starts` (int64[groups + 1]): filled with the lists' starts.
-    `levels`, `least` (int64[...]): 2 x LEVELS_MAX and 1 for each group of more than EXACT_IN_K x k
-      items.
-    """
-    filled = 0  # never beyond the group that is read: a sketch has no more items than its group
-    sizes = np.empty(LEVELS_MAX + 2, np.int64)
-    ends = np.empty(2, np.int64)
-    starts[0] = level_starts[0] = least_starts[0] = 0
-    for g in range(bounds.shape[0] - 1):
-        first = bounds[g]
-        n = bounds[g + 1] - first
-        run = items[first : first + n]
-        at = level_starts[g]
-        level_starts[g + 1] = at
-        least_starts[g + 1] = least_starts[g]
-        if n <= EXACT_IN_K * k:
-            sort_keys(run)
-            copy_to(items[filled:], run)
-            filled += n
-        else:
-            turns = np.zeros(LEVELS_MAX + 2, np.int64)
-            kept, height = fold_run(run, INTEGERS, k, coins_of(run, seed), turns, sizes, ends)
-            copy_to(items[filled:], kept)
-            filled += kept.shape[0]
-            for level in range(height):
-                levels[at + 2 * level] = sizes[level]
-                levels[at + 2 * level + 1] = turns[level]
-            level_starts[g + 1] = at + 2 * height
-            least[least_starts[g]] = ends[0]
-            least_starts[g + 1] += 1
-        starts[g + 1] = filled

@@ -10,8 +10,8 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, SEED, coins_of, draw
-from muntin.summaries.kernels.copying import append_lists, fill
-from muntin.summaries.kernels.relative import DEVIATION, EXACT_IN_K, compact_stack
+from muntin.summaries.kernels.copying import fill
+from muntin.summaries.kernels.relative import DEVIATION, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
 MERGE_SHARE = 0.2  # of a rank's variance, that sampling may add
@@ -167,90 +167,41 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
 
 
 @kernel()
-def merge_tail(
-    starts, items, level_starts, levels, least_starts, least, order, bounds, k, seed,
-    out_starts, out_items, out_level_starts, out_levels, out_least_starts, out_least,
-):  # fmt: skip
-    """Sketches of groups as one each. Lists as in `fold_tail`; a single one stays as it is.
+def merge_compactors(rows, starts, items, level_starts, levels, k, seed, turns, sizes, out):
+    """The sketches of rows as one, in front of `out`; returns its levels and items.
 
-    `order`, `bounds` (int64[rows], int64[groups + 1]): group g is made of the rows
-      order[bounds[g]:bounds[g + 1]].
-    `out_items` (int64[n]): as many as the sketches have together.
-    `out_levels`, `out_least` (int64[...]): 2 x LEVELS_MAX and 1 for each group that may get levels.
+    `turns`, `sizes` (int64[LEVELS_MAX + 2]): filled.
     """
-    filled = 0
-    out_starts[0] = out_level_starts[0] = out_least_starts[0] = 0
-    sizes = np.empty(LEVELS_MAX + 2, np.int64)
-    united = np.empty(LEVELS_MAX + 2, np.int64)
-    turns = np.empty(LEVELS_MAX + 2, np.int64)
-    nothing = np.empty(0, np.int64)
-    thresholds = np.empty(60 // TIER_SHIFT, np.int64)
-    for g in range(bounds.shape[0] - 1):
-        rows = order[bounds[g] : bounds[g + 1]]
-        total = 0
-        cut_runs = 0  # by a rank: two levels of a sketch have items on both sides of it
-        compacted = False
-        low = np.int64(0)
-        for i in range(rows.shape[0]):
-            row = rows[i]
-            size = starts[row + 1] - starts[row]
-            if size == 0:
-                continue
-            first = items[starts[row]]
-            if level_starts[row + 1] > level_starts[row]:
-                compacted = True
-                first = least[least_starts[row]]
-            low = min(low, first) if total else first
-            total += size
+    total = 0
+    cut_runs = 0  # by a rank: two levels of a sketch have items on both sides of it
+    for row in rows:
+        total += starts[row + 1] - starts[row]
+        if starts[row + 1] > starts[row]:
             cut_runs += 1 if level_starts[row + 1] == level_starts[row] else 2
-        at = out_level_starts[g]
-        out_level_starts[g + 1] = at
-        out_least_starts[g + 1] = out_least_starts[g]
-        if rows.shape[0] == 1 or (not compacted and total <= EXACT_IN_K * k):
-            start = filled
-            filled = append_lists(starts, items, rows, out_items, filled)
-            if rows.shape[0] > 1:
-                sort_keys(out_items[start:filled])
-            # there are levels only where it is a single row
-            out_level_starts[g + 1] = append_lists(level_starts, levels, rows, out_levels, at)
-        else:
-            flat = np.empty(total, np.int64)
-            height = _unite_turns(rows, level_starts, levels, turns)
-            tiers = 0
-            if total > SORTED_MAX:
-                # What a tier's blocks add to the variance of a rank is MERGE_SHARE of its own:
-                # of each sorted run, at most two blocks of a tier are cut by that rank.
-                first = k * np.sqrt(cut_runs / (3 * MERGE_SHARE)) / DEVIATION
-                tiers = _thresholds(
-                    rows, starts, items, level_starts, levels, total,
-                    np.int64(first) << TIER_SHIFT, thresholds,
-                )  # fmt: skip
-            # Coins of what is merged, so that the same parts give the same bytes.
-            coins = coins_of(items[starts[rows[0]] : starts[rows[0] + 1]], seed)
-            last = coins_of(items[starts[rows[-1]] : starts[rows[-1] + 1]], seed)
-            coins[SEED] ^= last[SEED] * MIX_1
-            height = _gather(
-                rows, starts, items, level_starts, levels, height, thresholds[:tiers], coins,
-                united, flat,
-            )  # fmt: skip
-            total = 0  # fewer than before: of each block one was taken
-            for level in range(height):
-                total += united[level]
-            flat = flat[:total]
-            start = 0
-            for level in range(height):
-                sort_keys(flat[start : start + united[level]])
-                start += united[level]
-            height, size = compact_stack(
-                nothing, nothing, flat, united[:height], turns, k, coins,
-                out_items[filled : filled + total], sizes,
-            )  # fmt: skip
-            filled += size
-            for level in range(height):
-                out_levels[at + 2 * level] = sizes[level]
-                out_levels[at + 2 * level + 1] = turns[level]
-            out_level_starts[g + 1] = at + 2 * height
-        if out_level_starts[g + 1] > at:
-            out_least[out_least_starts[g]] = low
-            out_least_starts[g + 1] += 1
-        out_starts[g + 1] = filled
+    thresholds = np.empty(60 // TIER_SHIFT, np.int64)
+    height = _unite_turns(rows, level_starts, levels, turns)
+    tiers = 0
+    if total > SORTED_MAX:
+        # What a tier's blocks add to the variance of a rank is MERGE_SHARE of its own: of each
+        # sorted run, at most two blocks of a tier are cut by that rank.
+        first = k * np.sqrt(cut_runs / (3 * MERGE_SHARE)) / DEVIATION
+        tiers = _thresholds(
+            rows, starts, items, level_starts, levels, total,
+            np.int64(first) << TIER_SHIFT, thresholds,
+        )  # fmt: skip
+    # Coins of what is merged, so that the same parts give the same bytes.
+    coins = coins_of(items[starts[rows[0]] : starts[rows[0] + 1]], seed)
+    last = coins_of(items[starts[rows[-1]] : starts[rows[-1] + 1]], seed)
+    coins[SEED] ^= last[SEED] * MIX_1
+    flat, united = np.empty(total, np.int64), np.empty(LEVELS_MAX + 2, np.int64)
+    height = _gather(
+        rows, starts, items, level_starts, levels, height, thresholds[:tiers], coins, united, flat
+    )
+    total = 0  # fewer than before: of each block one was taken
+    for level in range(height):
+        sort_keys(flat[total : total + united[level]])
+        total += united[level]
+    nothing = flat[:0]
+    return compact_stack(
+        nothing, nothing, flat[:total], united[:height], turns, k, coins, out, sizes
+    )
