@@ -51,15 +51,35 @@ _LOST = re.compile(
     r"|OffsetOutOfRangeException: .*?offset=(?P<offset>\d+).*? for partition (?P<part>\S+)",
     re.DOTALL,
 )
-# of files that a checkpoint names, where the source is another folder now
-_MOVED = re.compile(r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)")
-# of a table whose older snapshots were dropped before a stream went on
-_EXPIRED = re.compile(r"snapshot (\d+),? the snapshot was expired or removed")
-# of a Parquet file whose column is of another type than in the first
-_MIXED = re.compile(
-    r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(?P<file>\S+)\. .*? Parquet column "
-    r"\[(?P<name>.*?)\]\. Expected Spark type (?P<first>\w.*?), actual Parquet type (?P<type>\w+)"
-)
+_MEANT = {
+    # of a table whose older snapshots were dropped before a stream went on
+    r"snapshot (\d+),? the snapshot was expired or removed": (
+        "source: Iceberg's snapshot {0}, up to which the checkpoint has read, has expired: name "
+        "another folder under checkpoint: and start with --append and the option "
+        "stream-from-timestamp, from which on nothing was counted; or count all anew"
+    ),
+    "UnknownTopicOrPartitionException": (
+        "source: Kafka has no such topic, or none any more: make it, or correct the name under "
+        "subscribe: or assign:"
+    ),
+    r"kafka\.common\.errors\.TimeoutException": (
+        "source: Kafka does not answer any more. What was committed stays; start again once it "
+        "does. To wait longer for it, a minute a try, write  fetchOffset.numRetries: 60"
+    ),
+    # of files that a checkpoint names, where the source is another folder now
+    r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)": (
+        "source.path: is {0} now, and the checkpoint is that of a query that has read {1}: leave "
+        "the path as it was; or name another folder under checkpoint: and start with --append, to "
+        "add the files that lie there to what is stored"
+    ),
+    # of a Parquet file whose column is of another type than in the first
+    r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(\S+)\. .*? Parquet column "
+    r"\[(.*?)\]\. Expected Spark type (\w.*?), actual Parquet type (\w+)": (
+        "{0}: column '{1}' is {3} there, {2} to Spark, which knows one type: write the files "
+        "alike, name the wider type as schema: under source" + AS_IT_IS
+    ),
+}
+"""What Spark and its connectors say, and what it means."""
 _JAVA_GONE = (
     "Spark's process of Java has ended: by a signal, or because memory was short (the system's log "
     "tells, or what it wrote above). What was committed stays; start again to go on from there"
@@ -224,35 +244,9 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             "source: records that were not taken yet are gone from Kafka (by its retention, or "
             f"with their topic): {said} To go on without them, write failOnDataLoss: false{again}"
         )
-    if expired := _EXPIRED.search(text):
-        return SourceError(
-            f"source: Iceberg's snapshot {expired[1]}, up to which the checkpoint has read, has "
-            "expired: name another folder under checkpoint: and start with --append and the option "
-            "stream-from-timestamp, from which on nothing was counted; or count all anew"
-        )
-    if "UnknownTopicOrPartitionException" in text:
-        return SourceError(
-            "source: Kafka has no such topic, or none any more: make it, or correct the name under "
-            "subscribe: or assign:"
-        )
-    if "kafka.common.errors.TimeoutException" in text:
-        return SourceError(
-            "source: Kafka does not answer any more. What was committed stays; start again once it "
-            "does. To wait longer for it, a minute a try, write  fetchOffset.numRetries: 60"
-        )
-    moved = _MOVED.search(text)
-    if moved:
-        return SourceError(
-            f"source.path: is {moved[1]} now, and the checkpoint is that of a query that has read "
-            f"{moved[2]}: leave the path as it was; or name another folder under checkpoint: and "
-            "start with --append, to add the files that lie there to what is stored"
-        )
-    if mixed := _MIXED.search(text):
-        return SourceError(
-            f"{mixed['file']}: column '{mixed['name']}' is {mixed['type']} there, {mixed['first']} "
-            "to Spark, which knows one type: write the files alike, name the wider type as schema: "
-            f"under source{AS_IT_IS}"
-        )
+    for words, meant in _MEANT.items():
+        if found := re.search(words, text):
+            return SourceError(meant.format(*found.groups()))
     from_java = isinstance(problem, PySparkException) or type(problem).__module__.startswith("py4j")
     if not from_java or "Traceback (most recent call last)" in text:
         return None
