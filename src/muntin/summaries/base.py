@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
+from muntin.errors import IncompatibleSummary
 from muntin.summaries.checks import to_merge
 
 
@@ -46,16 +47,42 @@ class Merging(Copied, ABC):
         return new
 
 
-class Weighed(Copied):
-    """A summary of items that have weights."""
+class Counted(Copied):
+    """A summary that counts its events and is made of arrays, or tuples of them."""
 
     _events: int
-    _total: int
 
     @property
     def count(self) -> int:
-        """Events summarised: items given to `update`, whatever their weights."""
+        """Events summarised: items given to `update`, repeats included, whatever their weights."""
         return self._events
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, without what tables leave free before a cache line."""
+        values = vars(self).values()
+        parts = [p for value in values for p in (value if isinstance(value, tuple) else (value,))]
+        return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
+
+
+class OfOneStream(Counted):
+    """A summary that follows one stream in its order, and so cannot be merged."""
+
+    instead_of_merging: ClassVar[str]
+    """What to do."""
+
+    def merge(self, other: Self) -> NoReturn:
+        """Always refused: `IncompatibleSummary`."""
+        raise IncompatibleSummary(
+            f"a {type(self).__name__} follows one stream in its order and cannot take in a "
+            f"{type(other).__name__}: {self.instead_of_merging}"
+        )
+
+
+class Weighed(Counted):
+    """A summary of items that have weights."""
+
+    _total: int
 
     @property
     def total(self) -> int:

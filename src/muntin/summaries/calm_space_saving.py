@@ -43,7 +43,6 @@ from muntin.summaries.named_pairs import (
     check_store,
     decode,
     encode,
-    nbytes_of,
 )
 
 _COLUMNS = 4
@@ -162,7 +161,7 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
         for where, hashes, data, offsets in self._chunks(array):
             update_calm(self._tables, promote, hashes, read_only(spans[where]), data, offsets)
         self._items, self._paired = kind, paired
-        self._count += len(array)
+        self._events += len(array)
 
     def top(self, k: int | None = None) -> pa.Table:
         """The pairs of highest count.
@@ -195,11 +194,6 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
         }
         return pa.table(columns).sort_by(order).slice(0, limit)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tables, at most `memory`; without their padding to cache lines."""
-        return nbytes_of(self._tables)
-
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same stream gives the same bytes however it was cut."""
         return self._sealed({"paired": self._paired}, encode(self._tables))
@@ -208,7 +202,7 @@ class CalmSpaceSaving(NamedPairs[CalmParameters]):
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         made, fields, body = cls._unsealed(data, CalmParameters)
-        made._paired = fields.choice("paired", [True, False] if made._count else [None])
+        made._paired = fields.choice("paired", [True, False] if made._events else [None])
         fields.done()
         parameters = made._parameters
         made._tables = decode(

@@ -304,30 +304,21 @@ class CountMin(Weighed):
             than so few bytes can hold, unless all are 0.
         """
         fields, body = opened(data, cls.kind)
-        width = fields.integer("width", 2, CELLS_MAX)
-        depth = fields.integer("depth", 1, DEPTH_MAX)
-        cells: Cells = fields.choice("cells", _CELLS)
-        conservative = fields.choice("conservative", [True, False])
-        seed = fields.seed()
-        track = fields.integer("track", 0, TRACK_MAX)
-        events = fields.integer("events", 0, INT64_MAX)
-        total = fields.integer("total", 0, INT64_MAX)
-        saturated = fields.choice("saturated", [True, False])
+        names = ("width", "depth", "conservative", "cells", "seed", "track")
+        sketch = fields.made(cls, *names)  # without memory, before something is counted
+        sketch._events = fields.integer("events", 0, INT64_MAX)
+        sketch._total = fields.integer("total", 0, INT64_MAX)
+        sketch._saturated = fields.choice("saturated", [True, False])
         fields.done()
-        if width * depth > CELLS_MAX:
-            raise CorruptSummary(f"count_min: {width} x {depth} cells are too many")
-        reader = StreamReader(body.view(ENTRY_BYTES), body.rest())
-        if total == 0:  # and all cells: the system gives no memory before something is counted
-            reader.zeros(width * depth)
-        sketch = cls(width, depth, conservative, cells, seed)
-        if total:
-            numbers = reader.numbers(width * depth)
-            if numbers.min() < 0 or numbers.max() > np.iinfo(cells).max:
+        reader, size = StreamReader(body.view(ENTRY_BYTES), body.rest()), sketch._cells.size
+        if sketch._total:
+            numbers = reader.numbers(size)
+            if numbers.min() < 0 or numbers.max() > sketch._limit:
                 raise CorruptSummary("count_min: a cell is beyond its type")
-            sketch._cells = numbers.astype(cells).reshape(depth, width)
-        sketch.track = track
-        sketch._events, sketch._total, sketch._saturated = events, total, saturated
-        sketch._heavy = SpaceSaving.from_bytes(bytes(reader.rest())) if track else None
+            sketch._cells = numbers.astype(sketch.cells).reshape(sketch.depth, sketch.width)
+        else:
+            reader.zeros(size)
+        sketch._heavy = SpaceSaving.from_bytes(bytes(reader.rest())) if sketch.track else None
         reader.done()
         sketch._check()
         return sketch

@@ -35,7 +35,7 @@ import pyarrow as pa
 from muntin.errors import CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
-from muntin.summaries.base import Copied, Estimate
+from muntin.summaries.base import Counted, Estimate
 from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
 from muntin.summaries.envelope import opened, seal
@@ -48,7 +48,7 @@ _Z = 2.5758293035489004  # of the normal distribution, for CONFIDENCE
 MISSED_MAX = 0.002  # items: well below what CONFIDENCE allows to be wrong
 
 
-class Distinct(Copied):
+class Distinct(Counted):
     """How many different items a stream had.
 
     Parameters
@@ -78,19 +78,9 @@ class Distinct(Copied):
         self._events = 0
 
     @property
-    def count(self) -> int:
-        """Events summarised: items given to `update`, duplicates included."""
-        return self._events
-
-    @property
     def parameters(self) -> dict[str, Any]:
         """What two summaries must share to be merged."""
         return {"lg_k": self.lg_k}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return self._registers.nbytes
 
     def update(self, items: Any) -> None:
         """Note items.

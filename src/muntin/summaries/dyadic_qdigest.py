@@ -269,12 +269,8 @@ class DyadicQDigest(Copied):
     def from_bytes(cls, data: bytes) -> Self:
         """Of `to_bytes`; raises CorruptSummary where the bytes are not of one."""
         fields, body = opened(data, cls.kind)
-        k, domain = fields.value("k"), fields.value("domain")
+        made = fields.made(lambda k, domain: cls(k=k, domain=order_map(domain)), "k", "domain")
         fields.done()
-        try:
-            made = cls(k=k, domain=order_map(domain))
-        except BadArgument as problem:
-            raise CorruptSummary(f"dyadic_qdigest: {problem}") from None
         nodes, first, last, id_width, count_width = _HEADER.unpack(body.view(_HEADER.size))
         if id_width not in (4, 8) or count_width not in (1, 2, 4, 8):
             raise CorruptSummary(f"dyadic_qdigest: widths {id_width} and {count_width}")

@@ -285,13 +285,8 @@ class DynamicBloom(Mapped):
     def _read(cls, data: bytes | memoryview, *, copy: bool) -> Self:
         fields, body = opened(data, cls.kind)
         kind = fields.choice("items", ("", *get_args(ItemType)))
-        names = ("capacity", "fpp", "headroom", "seed")
-        parameters = {name: fields.value(name) for name in names}
+        made = fields.made(cls, "capacity", "fpp", "headroom", "seed")
         fields.done()
-        try:
-            made = cls(**parameters)
-        except BadArgument as problem:
-            raise CorruptSummary(f"dynamic_bloom: {problem}") from None
         made._type = kind or None
         made._count = body.number()
         while body.left:

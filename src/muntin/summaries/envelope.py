@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import google_crc32c
 import numpy as np
 
-from muntin.errors import CorruptSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.checks import UINT64_MAX
 
+Made = TypeVar("Made")
 MAGIC = b"MNTN"
 ENVELOPE_VERSION = 1
 PARAMETERS_BYTES_MAX = 1 << 20
@@ -164,6 +165,14 @@ class Fields:
         if type(value) is not int or not low <= value <= high:
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is not in {low} ... {high}")
         return value
+
+    def made(self, make: Callable[..., Made], *names: str) -> Made:
+        """What is made of these parameters by something that checks them itself."""
+        given = {name: self.value(name) for name in names}
+        try:
+            return make(**given)
+        except BadArgument as problem:
+            raise CorruptSummary(f"{self._kind}: {problem}") from None
 
     def seed(self) -> int:
         return self.integer("seed", 0, UINT64_MAX)

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from muntin.errors import CorruptSummary, IncompatibleSummary
+from muntin.errors import CorruptSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
-from muntin.summaries.base import Copied
+from muntin.summaries.base import OfOneStream
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, check_seed, integer_in
 from muntin.summaries.envelope import opened, seal
 from muntin.summaries.items import as_items, hash_items
@@ -36,7 +36,7 @@ GAP_MAX = 1 << 59
 CHUNK = 1 << 16  # hashes at once: 512 KiB, which the second-level cache holds
 
 
-class HyperBloom(Copied):
+class HyperBloom(OfOneStream):
     """Tells which items begin a batch: the first, or more than `gap` after the item's last.
 
     Parameters
@@ -58,6 +58,9 @@ class HyperBloom(Copied):
     """
 
     kind: ClassVar[str] = "hyper_bloom"
+    instead_of_merging: ClassVar[str] = (
+        "its cells go by time order. Give each shard of the items its own"
+    )
 
     def __init__(self, memory: int, gap: int, seed: int = 0, stamped: bool = True) -> None:
         self.stamped = boolean("stamped", stamped)
@@ -68,7 +71,7 @@ class HyperBloom(Copied):
         blocks = self.memory // block
         self._words = aligned_zeros(blocks * 8, np.uint64)
         self._stamps = np.zeros(blocks if stamped else 0, np.uint32)
-        self._count = 0
+        self._events = 0
         self._last: int | None = None
 
     def update(self, items: Any, times: Any) -> np.ndarray:
@@ -110,15 +113,8 @@ class HyperBloom(Copied):
             last = int(at[chunk][-1])
         if len(array):
             self._last = int(at[-1])
-            self._count += len(array)
+            self._events += len(array)
         return starts
-
-    def merge(self, other: Self) -> None:
-        """Always refused: `IncompatibleSummary`."""
-        raise IncompatibleSummary(
-            f"a HyperBloom follows one stream in time order and cannot take in a "
-            f"{type(other).__name__}: give each shard of the items its own"
-        )
 
     def copy(self) -> Self:
         """An independent equal."""
@@ -126,20 +122,10 @@ class HyperBloom(Copied):
         twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
         return twin
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of cells and stamps: `memory`, rounded down to whole blocks."""
-        return self._words.nbytes + self._stamps.nbytes
-
-    @property
-    def count(self) -> int:
-        """Events taken."""
-        return self._count
-
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same events in the same order give the same bytes."""
         parameters = {
-            "count": self._count,
+            "count": self._events,
             "gap": self.gap,
             "last": self._last,
             "memory": self.memory,
@@ -166,7 +152,7 @@ class HyperBloom(Copied):
         made = cls(memory, gap, seed, stamped)
         made._words[:] = body.array("<u8", len(made._words))
         made._stamps[:] = body.array("<u4", len(made._stamps))
-        made._count, made._last = count, last
+        made._events, made._last = count, last
         if last is None and (made._words.any() or made._stamps.any()):
             raise CorruptSummary("hyper_bloom: cells are set, but no event was taken")
         return made

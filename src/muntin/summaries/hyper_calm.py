@@ -42,7 +42,7 @@ from muntin.summaries.kernels.hyper_calm import (
     batch_ages,
     update_hyper_calm,
 )
-from muntin.summaries.named_pairs import LOW, NamedPairs, decode, encode, named_slots, nbytes_of
+from muntin.summaries.named_pairs import LOW, NamedPairs, decode, encode, named_slots
 from muntin.summaries.times import as_times, check_order
 
 _ORDER = [("periodicity", "descending"), ("item", "ascending"), ("interval_low", "ascending")]
@@ -114,21 +114,11 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         item_bytes: int = 16,
     ) -> None:
         gap = integer_in("gap", gap, 1, INT64_MAX)
+        tick = -(-gap // GAP_TICKS) if resolution is None else resolution
         parameters = HyperCalmParameters(
-            memory=memory,
-            gap=gap,
-            interval_unit=interval_unit,
-            k=k,
-            seed=seed,
-            consecutive=boolean("consecutive", consecutive),
-            batch_size=batch_size,
-            bins=bins,
-            resolution=-(-gap // GAP_TICKS) if resolution is None else resolution,
-            promote=promote,
-            queue_ways=queue_ways,
-            recorder_percent=recorder_percent,
-            item_bytes=item_bytes,
-        )
+            memory, gap, interval_unit, k, seed, boolean("consecutive", consecutive), batch_size,
+            bins, tick, promote, queue_ways, recorder_percent, item_bytes,
+        )  # fmt: skip
         super().__init__(parameters)
         blocks = parameters.bloom_blocks
         self._words = aligned_zeros(blocks * 8, np.uint64)
@@ -224,7 +214,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
             )
             last = int(at[where][-1])
         self._items = kind
-        self._count += len(array)
+        self._events += len(array)
         self._first, self._last = first, last
 
     def pause(self) -> None:
@@ -342,12 +332,6 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         return twin
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all tables, at most `memory`; without their padding to cache lines."""
-        recorder = sum(part.nbytes for part in self._recorder)
-        return self._words.nbytes + self._stamps.nbytes + recorder + nbytes_of(self._tables)
-
-    @property
     def first_time(self) -> int | None:
         """Time of the first event; None before it."""
         return self._first
@@ -370,7 +354,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         """What `to_bytes` wrote, with its own memory; `CorruptSummary` for anything else."""
         made, fields, body = cls._unsealed(data, HyperCalmParameters)
         made._aligned = fields.choice("aligned", [True, False])
-        if made._count:
+        if made._events:
             made._first = fields.integer("first", INT64_MIN, INT64_MAX)
             made._last = fields.integer("last", made._first, INT64_MAX)
         else:
@@ -391,7 +375,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
     def _check_clock(self) -> None:
         first, last, tick = self._first, self._last, self._parameters.resolution
         apart = 0 if first is None or last is None else (last - first) % tick
-        if (self._aligned and apart) or (not self._aligned and (tick == 1 or self._count < 2)):
+        if (self._aligned and apart) or (not self._aligned and (tick == 1 or self._events < 2)):
             raise CorruptSummary(f"{self.kind}: aligned is {self._aligned}, which cannot be")
 
     def _check_recorder(self) -> None:
@@ -404,7 +388,7 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         sizes = recorder.sizes
         if len(sizes) and ((sizes > batch_size).any() or (sizes[~free] == 0).any()):
             raise CorruptSummary(f"{self.kind}: a batch of the recorder has an impossible size")
-        if not self._count and (self._words.any() or self._stamps.any() or not free.all()):
+        if not self._events and (self._words.any() or self._stamps.any() or not free.all()):
             raise CorruptSummary(f"{self.kind}: items are followed, but no event was taken")
 
     def _check_named(self) -> None:

@@ -6,15 +6,15 @@ frame around their bytes. The tables are made, written, read back with every lin
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import read_only
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.errors import BadArgument, CorruptSummary
 from muntin.summaries.aligned import aligned_copy, aligned_zeros
-from muntin.summaries.base import Copied
+from muntin.summaries.base import OfOneStream
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.envelope import Body, Fields, opened, seal
 from muntin.summaries.items import (
@@ -26,27 +26,7 @@ from muntin.summaries.items import (
     refuse_broken_text,
     text_buffers,
 )
-from muntin.summaries.kernels.calm_space_saving import (
-    ARENA_END,
-    ARENA_LIVE,
-    COUNT,
-    COUNTED,
-    ERROR_PLACE,
-    FREE,
-    HAND,
-    HEADER,
-    MARKS,
-    NOWHERE,
-    PROMOTED,
-    SLOT,
-    STORED,
-    THRESHOLD,
-    UNNAMED,
-    USED,
-    WAYS,
-    WHERE,
-    CalmTables,
-)
+from muntin.summaries.kernels import calm_space_saving as calm
 
 PROMOTE_MAX = 255  # a queue's entry has eight bits of count
 QUEUE_WAYS_MAX = 4096
@@ -75,22 +55,22 @@ class CalmShape:
     @staticmethod
     def store_bytes(k: int, columns: int, item_bytes: int) -> int:
         """Bytes of a store of k named pairs, with `item_bytes` for an item on the average."""
-        return k * (8 * columns + HEADER + item_bytes) + 8 * MARKS
+        return k * (8 * columns + calm.HEADER + item_bytes) + 8 * calm.MARKS
 
     @staticmethod
     def bucket_bytes(queue_ways: int, with_losses: bool) -> int:
         """Bytes of one bucket with its queue."""
         return 64 + 4 * queue_ways + (8 if with_losses else 4)
 
-    def make(self) -> CalmTables:
-        return CalmTables(
+    def make(self) -> calm.CalmTables:
+        return calm.CalmTables(
             saving=aligned_zeros(self.buckets * 16, np.uint32),
             queue=aligned_zeros(self.buckets * self.queue_ways, np.uint32),
             floors=np.zeros(self.buckets, np.uint32),
             losses=np.zeros(self.buckets if self.with_losses else 0, np.uint32),
             slots=np.zeros((self.k, self.columns), np.int64),
-            marks=np.zeros(MARKS, np.int64),
-            arena=np.zeros(self.k * (HEADER + self.item_bytes), np.uint8),
+            marks=np.zeros(calm.MARKS, np.int64),
+            arena=np.zeros(self.k * (calm.HEADER + self.item_bytes), np.uint8),
         )
 
 
@@ -119,27 +99,23 @@ def check_store(k: int, promote: int, queue_ways: int, item_bytes: int) -> None:
     integer_in("k", k, 1, K_MAX)
     integer_in("promote", promote, 1, PROMOTE_MAX)
     integer_in("queue_ways", queue_ways, 8, QUEUE_WAYS_MAX)
-    if queue_ways % WAYS:
-        raise BadArgument(f"queue_ways={queue_ways} must be a multiple of {WAYS}")
+    if queue_ways % calm.WAYS:
+        raise BadArgument(f"queue_ways={queue_ways} must be a multiple of {calm.WAYS}")
     integer_in("item_bytes", item_bytes, ITEM_BYTES_MIN, ITEM_BYTES_MAX)
-    if k * (item_bytes + HEADER) > ARENA_BYTES_MAX:
+    if k * (item_bytes + calm.HEADER) > ARENA_BYTES_MAX:
         raise BadArgument(f"k={k} items of {item_bytes} bytes are more than 2 GiB of items")
 
 
-def nbytes_of(tables: CalmTables) -> int:
-    return sum(part.nbytes for part in tables)
-
-
-def named_slots(tables: CalmTables) -> np.ndarray:
+def named_slots(tables: calm.CalmTables) -> np.ndarray:
     """Slots of the store that hold a pair, in ascending order."""
-    used = tables.slots[: tables.marks[USED]]
-    return np.flatnonzero((used[:, ERROR_PLACE] & LOW) != NOWHERE)
+    used = tables.slots[: tables.marks[calm.USED]]
+    return np.flatnonzero((used[:, calm.ERROR_PLACE] & LOW) != calm.NOWHERE)
 
 
-def items_of(tables: CalmTables, slots: np.ndarray, kind: str | None) -> pa.Array:
+def items_of(tables: calm.CalmTables, slots: np.ndarray, kind: str | None) -> pa.Array:
     """The items of some slots, with the type in which they came."""
     kind = kind or "int64"
-    lengths = tables.slots[slots, WHERE] & LOW
+    lengths = tables.slots[slots, calm.WHERE] & LOW
     data = tables.arena[_places_of(tables, slots)]
     if kind in ("int64", "uint64"):
         return pa.array(data.view(kind), ITEM_TYPES[kind])
@@ -148,23 +124,23 @@ def items_of(tables: CalmTables, slots: np.ndarray, kind: str | None) -> pa.Arra
     return pa.Array.from_buffers(ITEM_TYPES[kind], len(slots), buffers)
 
 
-def _places_of(tables: CalmTables, slots: np.ndarray) -> np.ndarray:
+def _places_of(tables: calm.CalmTables, slots: np.ndarray) -> np.ndarray:
     """Where in the arena the bytes of some slots' items are, one item after the other."""
-    where = tables.slots[slots, WHERE]
-    begins, lengths = (where >> 32) + HEADER, where & LOW
+    where = tables.slots[slots, calm.WHERE]
+    begins, lengths = (where >> 32) + calm.HEADER, where & LOW
     ends = np.cumsum(lengths)
     return np.repeat(begins - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
-def encode(tables: CalmTables) -> bytes:
+def encode(tables: calm.CalmTables) -> bytes:
     """All tables, then the named items in the order of their slots, without gaps."""
     slots, marks = tables.slots.copy(), tables.marks.copy()
     named = named_slots(tables)
-    where = tables.slots[named, WHERE]
+    where = tables.slots[named, calm.WHERE]
     lengths = where & LOW
-    ends = np.cumsum(lengths + HEADER)
-    slots[named, WHERE] = ((ends - lengths - HEADER) << 32) | lengths
-    marks[ARENA_END] = marks[ARENA_LIVE]
+    ends = np.cumsum(lengths + calm.HEADER)
+    slots[named, calm.WHERE] = ((ends - lengths - calm.HEADER) << 32) | lengths
+    marks[calm.ARENA_END] = marks[calm.ARENA_LIVE]
     parts = (tables.saving, tables.queue, tables.floors, tables.losses, slots, marks)
     items = tables.arena[_places_of(tables, named)]
     written = (part.astype(part.dtype.newbyteorder("<")).tobytes() for part in parts)
@@ -173,12 +149,12 @@ def encode(tables: CalmTables) -> bytes:
 
 def decode(
     kind: str, body: memoryview, shape: CalmShape, items: str | None, promote: int
-) -> CalmTables:
+) -> calm.CalmTables:
     """What `encode` wrote for this shape, every index and link in it checked. Raises
     CorruptSummary: another length, or a state that no sequence of updates leads to."""
     fixed = shape.buckets * CalmShape.bucket_bytes(shape.queue_ways, shape.with_losses)
-    fixed += shape.k * 8 * shape.columns + 8 * MARKS
-    store = shape.k * (HEADER + shape.item_bytes)
+    fixed += shape.k * 8 * shape.columns + 8 * calm.MARKS
+    store = shape.k * (calm.HEADER + shape.item_bytes)
     if not fixed <= len(body) <= fixed + store:
         raise CorruptSummary(f"{kind}: {len(body)} bytes of tables, {fixed} to {fixed + store} fit")
     tables = shape.make()
@@ -206,77 +182,83 @@ def _require(kind: str, holds: bool, what: str) -> None:
         raise CorruptSummary(f"{kind}: {what}")
 
 
-def _check_marks(kind: str, tables: CalmTables) -> None:
+def _check_marks(kind: str, tables: calm.CalmTables) -> None:
     marks, k = tables.marks, tables.slots.shape[0]
-    _require(kind, 0 <= marks[USED] <= k, f"{marks[USED]} slots used of {k}")
-    _require(kind, 0 <= marks[HAND] < k, f"the hand stands at {marks[HAND]} of {k}")
+    _require(kind, 0 <= marks[calm.USED] <= k, f"{marks[calm.USED]} slots used of {k}")
+    _require(kind, 0 <= marks[calm.HAND] < k, f"the hand stands at {marks[calm.HAND]} of {k}")
     _require(kind, int(marks.min()) >= 0, "a negative mark")
-    _require(kind, marks[ARENA_END] == marks[ARENA_LIVE], "the named items have gaps")
-    _require(kind, marks[USED] == k or marks[THRESHOLD] == 0, "a threshold, but free slots")
+    _require(kind, marks[calm.ARENA_END] == marks[calm.ARENA_LIVE], "the named items have gaps")
+    _require(
+        kind, marks[calm.USED] == k or marks[calm.THRESHOLD] == 0, "a threshold, but free slots"
+    )
 
 
 def _check_slots(
-    kind: str, tables: CalmTables, named: np.ndarray, items: str | None, text: memoryview
+    kind: str, tables: calm.CalmTables, named: np.ndarray, items: str | None, text: memoryview
 ) -> None:
-    used = int(tables.marks[USED])
+    used = int(tables.marks[calm.USED])
     slots = tables.slots
     _require(kind, not slots[used:].any(), "an unused slot is not empty")
     free = np.setdiff1d(np.arange(used), named)
-    _require(kind, len(free) == tables.marks[FREE], f"{len(free)} free slots, said to be others")
+    _require(
+        kind, len(free) == tables.marks[calm.FREE], f"{len(free)} free slots, said to be others"
+    )
     empty = np.zeros(slots.shape[1], np.int64)
-    empty[ERROR_PLACE] = NOWHERE
+    empty[calm.ERROR_PLACE] = calm.NOWHERE
     _require(kind, bool((slots[free] == empty).all()), "a free slot is not empty")
-    counts, errors = slots[named, COUNTED], slots[named, ERROR_PLACE] >> 32
+    counts, errors = slots[named, calm.COUNTED], slots[named, calm.ERROR_PLACE] >> 32
     _require(kind, bool(((counts >= 1) & (counts <= COUNT_MAX)).all()), "an impossible count")
     _require(kind, bool(((errors >= 0) & (errors < counts)).all()), "an error above its count")
-    where = slots[named, WHERE]
+    where = slots[named, calm.WHERE]
     begins, lengths = where >> 32, where & LOW
-    ends = np.cumsum(lengths + HEADER)
-    _require(kind, bool((begins == ends - lengths - HEADER).all()), "named items out of place")
+    ends = np.cumsum(lengths + calm.HEADER)
+    _require(kind, bool((begins == ends - lengths - calm.HEADER).all()), "named items out of place")
     total = int(ends[-1]) if len(ends) else 0
-    _require(kind, total == tables.marks[ARENA_LIVE], "bytes of named items do not add up")
+    _require(kind, total == tables.marks[calm.ARENA_LIVE], "bytes of named items do not add up")
     _require(kind, total <= len(tables.arena), "named items do not fit")
-    _require(kind, total - HEADER * len(named) == len(text), "bytes of named items are missing")
+    _require(
+        kind, total - calm.HEADER * len(named) == len(text), "bytes of named items are missing"
+    )
     _require(kind, len(named) == 0 or items is not None, "named items without a type")
     if items in ("int64", "uint64"):
         _require(kind, bool((lengths == 8).all()), "an integer that is not of 8 bytes")
 
 
-def _check_links(kind: str, tables: CalmTables, named: np.ndarray) -> None:
+def _check_links(kind: str, tables: calm.CalmTables, named: np.ndarray) -> None:
     lines = tables.saving.reshape(-1, 16)
-    prints, words = lines[:, :WAYS].ravel(), lines[:, WAYS:].ravel()
+    prints, words = lines[:, : calm.WAYS].ravel(), lines[:, calm.WAYS :].ravel()
     _require(kind, not words[prints == 0].any(), "a free way has a count")
-    stored = (words & STORED) != 0
+    stored = (words & calm.STORED) != 0
     plain = words[(prints != 0) & ~stored]
-    _require(kind, bool(((plain & COUNT) >= 1).all()), "a pair without a count")
+    _require(kind, bool(((plain & calm.COUNT) >= 1).all()), "a pair without a count")
     places = np.flatnonzero(stored)
     _require(kind, len(places) == len(named), "named pairs and their buckets disagree")
-    pointed = (words[places] & SLOT).astype(np.int64)
+    pointed = (words[places] & calm.SLOT).astype(np.int64)
     order = np.argsort(pointed)
     _require(kind, np.array_equal(pointed[order], named), "a bucket names a wrong slot")
-    back = tables.slots[named, ERROR_PLACE] & LOW
+    back = tables.slots[named, calm.ERROR_PLACE] & LOW
     _require(kind, np.array_equal(back, places[order]), "a slot names a wrong bucket")
     floors = tables.floors.astype(np.int64)
-    _require(kind, bool((floors <= SLOT).all()), "a floor is too high")
-    errors = tables.slots[named, ERROR_PLACE] >> 32
-    _require(kind, bool((errors <= floors[back // WAYS]).all()), "an error above its floor")
-    promoted = ((words & PROMOTED) != 0) & ~stored
-    bare = np.repeat(floors == 0, WAYS)
+    _require(kind, bool((floors <= calm.SLOT).all()), "a floor is too high")
+    errors = tables.slots[named, calm.ERROR_PLACE] >> 32
+    _require(kind, bool((errors <= floors[back // calm.WAYS]).all()), "an error above its floor")
+    promoted = ((words & calm.PROMOTED) != 0) & ~stored
+    bare = np.repeat(floors == 0, calm.WAYS)
     _require(kind, not (promoted & bare).any(), "a promoted pair without a floor")
 
 
-def _check_queue(kind: str, tables: CalmTables, promote: int) -> None:
+def _check_queue(kind: str, tables: calm.CalmTables, promote: int) -> None:
     entries = tables.queue
     counts = entries & np.uint32(255)
     good = (entries == 0) | ((counts >= 1) & (counts < promote) & (entries > 255))
     _require(kind, bool(good.all()), "a queued pair with an impossible count")
 
 
-def _fill_arena(tables: CalmTables, named: np.ndarray, text: np.ndarray) -> None:
-    where = tables.slots[named, WHERE]
+def _fill_arena(tables: calm.CalmTables, named: np.ndarray, text: np.ndarray) -> None:
+    where = tables.slots[named, calm.WHERE]
     begins, lengths = where >> 32, where & LOW
     heads = np.stack([named, lengths], axis=1).astype("<u4").view(np.uint8)
-    tables.arena[(begins[:, None] + np.arange(HEADER)).ravel()] = heads.ravel()
+    tables.arena[(begins[:, None] + np.arange(calm.HEADER)).ravel()] = heads.ravel()
     tables.arena[_places_of(tables, named)] = text
 
 
@@ -284,18 +266,16 @@ P = TypeVar("P", bound=Any)
 """What such a summary is made from, checked: a frozen dataclass with `k`, `seed` and `shape`."""
 
 
-class NamedPairs(Copied, Generic[P]):
+class NamedPairs(OfOneStream, Generic[P]):
     """Base of the summaries that count pairs and name the k highest."""
 
     kind: ClassVar[str]
-    instead_of_merging: ClassVar[str]
-    """Why a merge is refused, and what to do."""
 
     def __init__(self, parameters: P) -> None:
         self._parameters = parameters
         self._tables = parameters.shape.make()
         self._items: str | None = None
-        self._count = 0
+        self._events = 0
 
     @property
     def k(self) -> int:
@@ -308,11 +288,6 @@ class NamedPairs(Copied, Generic[P]):
         return self._parameters
 
     @property
-    def count(self) -> int:
-        """Events taken."""
-        return self._count
-
-    @property
     def item_type(self) -> str | None:
         """What the items are: "string", "binary", "int64" or "uint64"; None before the first."""
         return self._items
@@ -320,19 +295,12 @@ class NamedPairs(Copied, Generic[P]):
     @property
     def unnamed(self) -> int:
         """How often a pair was high enough to be named, but its item did not fit."""
-        return int(self._tables.marks[UNNAMED])
-
-    def merge(self, other: Self) -> NoReturn:
-        """Always refused: `IncompatibleSummary`."""
-        raise IncompatibleSummary(
-            f"a {type(self).__name__} follows one stream in its order and cannot take in a "
-            f"{type(other).__name__}: {self.instead_of_merging}"
-        )
+        return int(self._tables.marks[calm.UNNAMED])
 
     def copy(self) -> Self:
         """An independent equal."""
         twin = self._shallow()
-        twin._tables = CalmTables(*map(aligned_copy, self._tables))
+        twin._tables = calm.CalmTables(*map(aligned_copy, self._tables))
         return twin
 
     def _checked(self, items: Any) -> tuple[pa.Array, str | None]:
@@ -355,7 +323,7 @@ class NamedPairs(Copied, Generic[P]):
 
     def _sealed(self, more: Mapping[str, Any], body: bytes) -> bytes:
         about: dict[str, Any] = asdict(self._parameters)  # pyright: ignore[reportArgumentType]
-        about |= {"count": self._count, "items": self._items, **more}
+        about |= {"count": self._events, "items": self._items, **more}
         return seal(self.kind, about, body)
 
     @classmethod
@@ -363,10 +331,7 @@ class NamedPairs(Copied, Generic[P]):
         """An instance without its tables, the fields left, and the body; CorruptSummary."""
         fields, body = opened(data, cls.kind)
         made = cls.__new__(cls)
-        try:
-            made._parameters = form(**{name: fields.value(name) for name in form.__slots__})
-        except BadArgument as problem:
-            raise CorruptSummary(f"{cls.kind}: {problem}") from None
-        made._count = fields.integer("count", 0, INT64_MAX)
-        made._items = fields.choice("items", [*ITEM_TYPES] if made._count else [None])
+        made._parameters = fields.made(form, *form.__slots__)
+        made._events = fields.integer("count", 0, INT64_MAX)
+        made._items = fields.choice("items", [*ITEM_TYPES] if made._events else [None])
         return made, fields, body

@@ -18,14 +18,14 @@ batches and spread over workers, the bytes are the same.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import is_sound
-from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
-from muntin.summaries.base import Copied
+from muntin.errors import BadArgument, CorruptSummary
+from muntin.summaries.base import OfOneStream
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, integer_in, name_of, names_in
 from muntin.summaries.envelope import block, opened, seal
 from muntin.summaries.hyper_calm import HyperCalm
@@ -61,7 +61,7 @@ def order_of(times: np.ndarray, hashes: np.ndarray) -> np.ndarray | None:
     return order
 
 
-class PeriodicShard(Copied):
+class PeriodicShard(OfOneStream):
     """Takes the events of one shard of the items in any order, and folds them in order of time.
 
     Parameters
@@ -75,6 +75,7 @@ class PeriodicShard(Copied):
     """
 
     kind: ClassVar[str] = "periodic_shard"
+    instead_of_merging: ClassVar[str] = "use HyperCalm.merged_top over the shards' whole()"
 
     def __init__(
         self, calm: HyperCalm, columns: Sequence[str] = (), shard: int = 0, shards: int = 1
@@ -169,13 +170,6 @@ class PeriodicShard(Copied):
         if self._items is not None and len(self._items):
             calm.update(self._items, self._times)
         return calm
-
-    def merge(self, other: Self) -> NoReturn:
-        """Always refused: `IncompatibleSummary`."""
-        raise IncompatibleSummary(
-            f"a shard of a periodic stream cannot take in a {type(other).__name__}: "
-            "use HyperCalm.merged_top over the shards' whole()"
-        )
 
     def copy(self) -> Self:
         """An independent equal."""

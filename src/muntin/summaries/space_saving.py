@@ -108,11 +108,6 @@ class SpaceSaving(Weighed):
         """What two summaries must share to be merged."""
         return {"capacity": self.capacity, "seed": self.seed}
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory."""
-        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
-
     def update(self, items: Any, weights: Any = None) -> None:
         """Count items.
 
@@ -267,10 +262,9 @@ class SpaceSaving(Weighed):
             Anything else: damaged, cut, of another kind, or counts that contradict the total.
         """
         fields, body = opened(data, cls.kind)
-        capacity = fields.integer("capacity", 1, CAPACITY_MAX)
-        summary = cls(capacity, fields.seed())
+        summary = fields.made(cls, "capacity", "seed")
         items = fields.choice("items", (None, *ITEM_TYPES))
-        n = fields.integer("entries", 0, 2 * capacity)
+        n = fields.integer("entries", 0, 2 * summary.capacity)
         offset = fields.integer("offset", 0, INT64_MAX)
         summary._events = fields.integer("events", 0, INT64_MAX)
         summary._total = fields.integer("total", 0, INT64_MAX)

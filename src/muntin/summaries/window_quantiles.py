@@ -18,6 +18,7 @@ Limits      no NaN; the same input in the same batches with the same seed gives 
 =========== ==================================================================================
 """
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,8 +31,6 @@ from muntin.summaries.exponential_histogram import HistogramOfItems, HistogramOf
 from muntin.summaries.kernels.compaction import SEED
 from muntin.summaries.level_stack import (
     COUNT_MAX,
-    K_MAX,
-    K_MIN,
     check_k,
     described_coins,
     new_coins,
@@ -68,10 +67,8 @@ class WindowQuantiles(Merging):
 
     kind: ClassVar[str]
     _engines: ClassVar[dict[str, Any]]
-
-    _window_max: ClassVar[int]
     _counted: ClassVar[tuple[str, ...]] = ("seen",)  # none is more than the one before
-    _options: ClassVar[dict[str, tuple[int, int]]] = {"panes": (1, PANES_MAX), "k": (K_MIN, K_MAX)}
+    _options: ClassVar[tuple[str, ...]] = ("window", "panes", "k", "method")
 
     __slots__ = (
         "_coins", "_engine", "_view", "dtype", "k", "method", "panes", "seen",
@@ -195,13 +192,8 @@ class WindowQuantiles(Merging):
     def from_bytes(cls, data: bytes) -> Self:
         """A window from `to_bytes`; `CorruptSummary` on anything else."""
         fields, body = opened(data, cls.kind)
-        options: dict[str, Any] = {n: fields.integer(n, *ends) for n, ends in cls._options.items()}
-        options["method"] = fields.choice("method", [*cls._engines])
-        options["dtype"] = fields.choice("dtype", DTYPES)
-        try:
-            window = cls(fields.integer("window", 1, cls._window_max), **options)
-        except BadArgument as problem:
-            raise CorruptSummary(f"{cls.kind}: {problem}") from None
+        dtype = fields.choice("dtype", DTYPES)
+        window = fields.made(partial(cls, dtype=dtype), *cls._options)
         window._coins[:] = read_coins(fields)
         most = COUNT_MAX
         for name in cls._counted:
@@ -263,7 +255,6 @@ class FixedWindowQuantiles(WindowQuantiles):
 
     kind: ClassVar[str] = "fixed_window_quantiles"
     _engines: ClassVar[dict[str, Any]] = {"ring": PaneRing, "strict": HistogramOfItems}
-    _window_max: ClassVar[int] = WINDOW_ITEMS_MAX
 
     __slots__ = ()
 
@@ -328,9 +319,8 @@ class TimeWindowQuantiles(WindowQuantiles):
 
     kind: ClassVar[str] = "time_window_quantiles"
     _engines: ClassVar[dict[str, Any]] = {"ring": TimeRing, "strict": HistogramOfTimes}
-    _window_max: ClassVar[int] = DURATION_US_MAX
     _counted: ClassVar[tuple[str, ...]] = ("seen", "late")
-    _options: ClassVar[Any] = WindowQuantiles._options | {"tolerance": (0, DURATION_US_MAX)}
+    _options: ClassVar[tuple[str, ...]] = (*WindowQuantiles._options, "tolerance")
 
     __slots__ = ("late", "tolerance")
 
