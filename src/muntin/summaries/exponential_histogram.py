@@ -32,10 +32,7 @@ from muntin.summaries.panes import (
     Cut,
     WindowEngine,
     WindowView,
-    restore_stacks,
     sorted_run,
-    stack_body,
-    stack_sizes,
     summed,
 )
 from muntin.summaries.time_ring import TIME_MAX
@@ -179,12 +176,12 @@ class _Histogram(WindowEngine):
     def _state(self) -> tuple[list[Any], bytes]:
         rows = [
             [
-                block.first, block.last, block.count, block.size_class, stack_sizes(block.stack),
+                block.first, block.last, block.count, block.size_class, block.stack.sizes(),
                 None if block.marks is None else block.marks.tolist(),
             ]
             for block in self.blocks
         ]  # fmt: skip
-        return rows, stack_body([block.stack for block in self.blocks])
+        return rows, self.stack_bytes()
 
     def _restore(self, kind: str, fields: Fields, body: Body) -> None:
         rows = fields.rows("blocks", int, int, int, int, list, list | None)
@@ -201,7 +198,7 @@ class _Histogram(WindowEngine):
             if older[1] > newer[0] or older[3] < newer[3]:
                 raise CorruptSummary(f"{kind}: blocks are not in order")
         counts = [row[2] for row in rows]
-        stacks = restore_stacks(kind, self.k, self.coins, [row[4] for row in rows], counts, body)
+        stacks = self.read_stacks(kind, [row[4] for row in rows], counts, body)
         for row, stack in zip(rows, stacks, strict=True):
             block = Block(stack)
             block.first, block.last, block.count, block.size_class = row[:4]

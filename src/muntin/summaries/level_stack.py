@@ -224,6 +224,11 @@ class LevelStack:
     def items(self) -> np.ndarray:
         return self.keys[self.offsets[0] :]
 
+    def sizes(self) -> list[int]:
+        """Items on each level, sorted first so that the same state gives the same bytes."""
+        self.order()
+        return np.diff(self.offsets).tolist()
+
     def item_stamps(self) -> np.ndarray:
         assert self.stamps is not None  # noqa: S101
         return self.stamps[self.offsets[0] :]

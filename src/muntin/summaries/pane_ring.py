@@ -16,15 +16,7 @@ import numpy as np
 from muntin.errors import CorruptSummary, IncompatibleSummary
 from muntin.summaries.envelope import Body, Fields
 from muntin.summaries.level_stack import LevelStack
-from muntin.summaries.panes import (
-    NOTHING,
-    Cut,
-    Ring,
-    WindowView,
-    restore_stacks,
-    stack_body,
-    stack_sizes,
-)
+from muntin.summaries.panes import NOTHING, Cut, Ring, WindowView
 
 POSITION_MAX = 1 << 62
 WINDOW_ITEMS_MAX = 1 << 40
@@ -129,9 +121,8 @@ class PaneRing(Ring):
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         """Parameters and body of the bytes."""
-        ring = [[pane.start, pane.count, stack_sizes(pane.stack)] for pane in self.ring]
-        body = stack_body([pane.stack for pane in self.ring])
-        return {"edge": self.edge, "end": self.end, "ring": ring}, body
+        ring = [[pane.start, pane.count, pane.stack.sizes()] for pane in self.ring]
+        return {"edge": self.edge, "end": self.end, "ring": ring}, self.stack_bytes()
 
     def restore(self, kind: str, fields: Fields, body: Body) -> None:
         """Take on a state; CorruptSummary where it is none."""
@@ -149,7 +140,7 @@ class PaneRing(Ring):
         )):  # fmt: skip
             raise CorruptSummary(f"{kind}: the window's edge is not in its oldest pane")
         counts = [row[1] for row in rows]
-        stacks = restore_stacks(kind, self.k, self.coins, [row[2] for row in rows], counts, body)
+        stacks = self.read_stacks(kind, [row[2] for row in rows], counts, body)
         self.ring = [Pane(row[0], row[1], stack) for row, stack in zip(rows, stacks, strict=True)]
         for pane in self.ring:
             stamps = pane.stack.item_stamps()

@@ -89,7 +89,7 @@ class WindowEngine(ABC):
 
     @abstractmethod
     def stacks(self) -> Iterator[LevelStack]:
-        """All that hold items."""
+        """All that hold items, in order of time."""
 
     @property
     def retained(self) -> int:
@@ -101,6 +101,55 @@ class WindowEngine(ABC):
 
     def all_keys(self) -> Iterator[np.ndarray]:
         return (stack.items() for stack in self.stacks())
+
+    def stack_bytes(self) -> bytes:
+        """Keys of all stacks, then their stamps: int64, little endian."""
+        keys = [stack.items().astype("<i8").tobytes() for stack in self.stacks()]
+        return b"".join(
+            keys + [stack.item_stamps().astype("<i8").tobytes() for stack in self.stacks()]
+        )
+
+    def read_stacks(
+        self, kind: str, sizes: Any, counts: Sequence[int], body: Body
+    ) -> list[LevelStack]:
+        """What `stack_bytes` wrote, with the level sizes and counts that the parameters hold.
+        Raises CorruptSummary: sizes that are no level sizes, do not fit k, or do not add up to the
+        counts; levels that are not sorted; a body of another length."""
+        k, capacities = self.k, level_capacities(self.k)[1]
+        for levels in sizes:
+            if not 1 <= len(levels) <= LEVELS_MAX:
+                raise CorruptSummary(f"{kind}: {levels!r} are not the sizes of levels")
+            if not all(
+                type(size) is int and 0 <= size <= 4 * k + 8 * LEVELS_MAX for size in levels
+            ):
+                raise CorruptSummary(f"{kind}: level sizes {levels} are impossible")
+        retained = sum(sum(levels) for levels in sizes)
+        if 16 * retained != body.left:
+            raise CorruptSummary(f"{kind}: {body.left} bytes for {retained} items")
+        capacity = sum(int(capacities[len(levels)]) for levels in sizes)
+        if capacity > max(32 * retained, CAPACITY_ITEMS_MAX):
+            raise CorruptSummary(f"{kind}: memory for {capacity} items around {retained}")
+        keys, stamps = body.array("<i8", retained), body.array("<i8", retained)
+        stacks, at = [], 0
+        for levels, count in zip(sizes, counts, strict=True):
+            capacity = int(capacities[len(levels)])
+            filled = sum(levels)
+            if filled > capacity:
+                raise CorruptSummary(f"{kind}: {filled} items in levels that hold {capacity}")
+            if sum(size << level for level, size in enumerate(levels)) != count:
+                raise CorruptSummary(f"{kind}: the levels' weights do not add up to {count}")
+            stack = LevelStack(k, self.coins, stamped=True)
+            stack.keys, stack.stamps = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            stack.keys[capacity - filled :] = keys[at : at + filled]
+            stack.stamps[capacity - filled :] = stamps[at : at + filled]
+            stack.offsets = (
+                capacity - filled + np.concatenate(([0], np.cumsum(levels, dtype=np.int64)))
+            )
+            if not levels_sorted(stack.items(), stack.offsets):
+                raise CorruptSummary(f"{kind}: the items of a level are not sorted")
+            stacks.append(stack)
+            at += filled
+        return stacks
 
 
 @dataclass(eq=False)
@@ -163,53 +212,3 @@ def model_error(
         with_cut = DEVIATIONS * math.sqrt(variance + deviation**2) / count
         spread = max(min(with_cut, spread + min(inside, size - inside) / count), least)
     return min(spread, 1.0), CONFIDENCE if spread else 1.0
-
-
-def stack_sizes(stack: LevelStack) -> list[int]:
-    """Items on each level, sorted first so that the same state gives the same bytes."""
-    stack.order()
-    return np.diff(stack.offsets).tolist()
-
-
-def stack_body(stacks: Sequence[LevelStack]) -> bytes:
-    """Keys of all stacks, then their stamps: int64, little endian."""
-    keys = [stack.items().astype("<i8").tobytes() for stack in stacks]
-    return b"".join(keys + [stack.item_stamps().astype("<i8").tobytes() for stack in stacks])
-
-
-def restore_stacks(
-    kind: str, k: int, coins: np.ndarray, sizes: Any, counts: Sequence[int], body: Body
-) -> list[LevelStack]:
-    """Stacks from `stack_body`, with the level sizes and counts that the parameters hold. Raises
-    CorruptSummary: sizes that are no level sizes, do not fit k, or do not add up to the counts;
-    levels that are not sorted; a body of another length."""
-    for levels in sizes:
-        if not 1 <= len(levels) <= LEVELS_MAX:
-            raise CorruptSummary(f"{kind}: {levels!r} are not the sizes of levels")
-        if not all(type(size) is int and 0 <= size <= 4 * k + 8 * LEVELS_MAX for size in levels):
-            raise CorruptSummary(f"{kind}: level sizes {levels} are impossible")
-    retained = sum(sum(levels) for levels in sizes)
-    if 16 * retained != body.left:
-        raise CorruptSummary(f"{kind}: {body.left} bytes for {retained} items")
-    capacity = sum(int(level_capacities(k)[1][len(levels)]) for levels in sizes)
-    if capacity > max(32 * retained, CAPACITY_ITEMS_MAX):
-        raise CorruptSummary(f"{kind}: memory for {capacity} items around {retained}")
-    keys, stamps = body.array("<i8", retained), body.array("<i8", retained)
-    stacks, at = [], 0
-    for levels, count in zip(sizes, counts, strict=True):
-        capacity = int(level_capacities(k)[1][len(levels)])
-        filled = sum(levels)
-        if filled > capacity:
-            raise CorruptSummary(f"{kind}: {filled} items in levels that hold {capacity}")
-        if sum(size << level for level, size in enumerate(levels)) != count:
-            raise CorruptSummary(f"{kind}: the levels' weights do not add up to {count}")
-        stack = LevelStack(k, coins, stamped=True)
-        stack.keys, stack.stamps = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-        stack.keys[capacity - filled :] = keys[at : at + filled]
-        stack.stamps[capacity - filled :] = stamps[at : at + filled]
-        stack.offsets = capacity - filled + np.concatenate(([0], np.cumsum(levels, dtype=np.int64)))
-        if not levels_sorted(stack.items(), stack.offsets):
-            raise CorruptSummary(f"{kind}: the items of a level are not sorted")
-        stacks.append(stack)
-        at += filled
-    return stacks

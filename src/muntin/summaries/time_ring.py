@@ -16,15 +16,7 @@ import numpy as np
 from muntin.errors import CorruptSummary
 from muntin.summaries.envelope import Body, Fields
 from muntin.summaries.level_stack import COUNT_MAX, LevelStack
-from muntin.summaries.panes import (
-    NOTHING,
-    Cut,
-    Ring,
-    WindowView,
-    restore_stacks,
-    stack_body,
-    stack_sizes,
-)
+from muntin.summaries.panes import NOTHING, Cut, Ring, WindowView
 from muntin.summaries.weights import exact_sum
 
 SLOTS = 128
@@ -70,7 +62,7 @@ class TimeRing(Ring):
         return None if self.end is None else (self._cut()[2], self.end)
 
     def stacks(self) -> Iterator[LevelStack]:
-        return (pane.stack for pane in self.ring.values())
+        return (pane.stack for _, pane in sorted(self.ring.items()))
 
     @property
     def nbytes(self) -> int:
@@ -129,11 +121,10 @@ class TimeRing(Ring):
 
     def state(self) -> tuple[dict[str, Any], bytes]:
         """Parameters and body of the bytes."""
-        numbers = sorted(self.ring)
-        stacks = [self.ring[number].stack for number in numbers]
-        ring = [[number, stack_sizes(stack)] for number, stack in zip(numbers, stacks, strict=True)]
-        slots = b"".join(self.ring[number].slots.astype("<i8").tobytes() for number in numbers)
-        return {"end": self.end, "ring": ring}, slots + stack_body(stacks)
+        panes = sorted(self.ring.items())
+        ring = [[number, pane.stack.sizes()] for number, pane in panes]
+        slots = b"".join(pane.slots.astype("<i8").tobytes() for _, pane in panes)
+        return {"end": self.end, "ring": ring}, slots + self.stack_bytes()
 
     def restore(self, kind: str, fields: Fields, body: Body) -> None:
         """Take on a state; CorruptSummary where it is none."""
@@ -151,7 +142,7 @@ class TimeRing(Ring):
             if row.min() < 0 or not 1 <= exact_sum(row) <= COUNT_MAX:
                 raise CorruptSummary(f"{kind}: a pane counts impossible items")
         counts = [exact_sum(row) for row in slots]
-        stacks = restore_stacks(kind, self.k, self.coins, [row[1] for row in rows], counts, body)
+        stacks = self.read_stacks(kind, [row[1] for row in rows], counts, body)
         for number, stack, row in zip(numbers, stacks, slots, strict=True):
             where = stack.item_stamps() - number * self.pane_us
             if where.min() < 0 or where.max() >= self.pane_us:
