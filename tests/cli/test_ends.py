@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import psutil
 import pyarrow as pa
@@ -63,6 +63,7 @@ class Run:
         more: str = "",
         files: int = 400,
         module: str = "tests.sites.command",
+        log: int | IO[str] = subprocess.PIPE,
     ) -> None:
         self.folder = folder
         self.file = folder / "pipeline.yaml"
@@ -75,8 +76,8 @@ class Run:
         self.process = started[self.mark] = subprocess.Popen(
             [sys.executable, "-m", module, "run", str(self.file), *words],
             env=os.environ | {"MUNTIN_TEST": self.mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
             text=True,
             start_new_session=True,
         )
@@ -153,6 +154,13 @@ def gone(run: Run) -> bool:
 )
 def test_a_start_that_is_stopped_leaves_nothing_behind(tmp_path, delay, number):
     _stopped_after(tmp_path, number, delay)
+
+
+def test_a_log_on_a_full_disk_ends_no_pipeline(tmp_path):
+    with open("/dev/full", "w") as full:
+        run = Run(tmp_path, "--once", files=3, log=full)
+        assert run.ended()[0] == 0
+    assert status(tmp_path)["state"] == "finished"
 
 
 def test_a_session_that_is_being_made_is_stopped_at_once(tmp_path):

@@ -41,6 +41,19 @@ def test_two_signals_at_once_do_not_wait_for_each_other():
         assert "still there" not in made.stdout, place
 
 
+def test_a_signal_stops_where_the_log_has_no_room():
+    with open("/dev/full", "w") as full:
+        made = subprocess.run(
+            [sys.executable, "-c", SECOND, ""],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (made.returncode, made.stdout) == (128 + signal.SIGTERM, "asked True True\n")
+
+
 def test_who_waits_hears_of_a_signal_at_once():
     from muntin.cli.stopping import stopping
 

@@ -11,6 +11,7 @@ import typer
 
 import muntin
 from muntin.cli.counting import check_counting
+from muntin.cli.log import logged
 from muntin.cli.serve import beside
 from muntin.cli.stopping import stop_spark, stopping
 from muntin.errors import MuntinError, SourceError, SpecError, needs
@@ -51,7 +52,7 @@ def register(app: typer.Typer) -> None:
         check_counting(
             context, port=(serve, "with --serve"), live=(not (once and live), "without --once")
         )
-        with stopping() as stop:
+        with logged(), stopping() as stop:
             if append and reset:
                 raise SpecError("--append keeps the data and --reset deletes them: choose one")
             mode = "append" if append else "overwrite" if reset else "continue"

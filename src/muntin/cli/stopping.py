@@ -90,4 +90,5 @@ def stop_spark() -> None:
 
 
 def _say(text: str) -> None:
-    os.write(2, text.encode())  # a handler may not wait for a lock that a print holds
+    with suppress(OSError):  # a log's disk may be full
+        os.write(2, text.encode())  # a handler may not wait for a lock that a print holds
