@@ -1,6 +1,7 @@
 """Clients' commands: answered also after one that could not be obeyed."""
 
 import time
+from contextlib import suppress
 from unittest import mock
 
 import pytest
@@ -9,7 +10,7 @@ from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from muntin.spark.sink_stream import SinkStream
-from tests.pipeline.support import events, gather, pipeline, run
+from tests.pipeline.support import SECOND, events, gather, pipeline, run
 from tests.server.conftest import until
 
 ROWS = [(second, "a", 1, 1, 1) for second in range(0, 45, 5)]
@@ -125,6 +126,33 @@ def floating(**entries):
 
 def ten_drivers(begin, end):
     return gather([events([(s, "abcdefghij"[s % 10], 1, 1, 1) for s in range(begin, end)])])
+
+
+def test_a_command_after_windows_that_could_not_be_stored_passes_none_over():
+    """It waits for the next process, which closes them as they would have."""
+    ledger = temporary()
+    ingest = Ingest(floating(), ledger, query_id="q")
+    store = ingest.writer.close_windows
+
+    def close_windows(windows, *others):
+        if windows:
+            raise LedgerError("full")
+        store(windows, *others)
+
+    with (
+        mock.patch.object(ingest.writer, "close_windows", close_windows),
+        pytest.raises(LedgerError, match="full"),
+    ):
+        ingest.take(0, ten_drivers(0, 100))
+    with suppress(LedgerError):
+        ingest.command("resume")
+        ingest.command("slow_down")
+    ingest.close()
+    again = Ingest(floating(), ledger, query_id="q")
+    again.take(1, ten_drivers(100, 101))
+    again.close()
+    found = ledger.windows("orders")
+    assert {(w.reason, w.end - w.start) for w in found} == {("capacity", 10 * SECOND)}
 
 
 @pytest.mark.parametrize("restarted", [False, True])

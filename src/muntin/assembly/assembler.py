@@ -90,6 +90,8 @@ class Assembler:
         self._longest: dict[str, int] = {}
         """Of the windows that have closed: they may have been longer once."""
         self._check_all = True
+        self._ahead = False
+        """Followers are beyond what is stored, for good where storing it failed."""
         self._answers: dict[int, Mapping[str, Any]] = {}
         """To clients' commands that were obeyed, until they are stored with what came of them."""
 
@@ -101,6 +103,7 @@ class Assembler:
         """
         if watermark is None:
             return []
+        self._ahead = True
         sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
         written = []
         came = self._with_owed(came)
@@ -119,7 +122,7 @@ class Assembler:
                     written += self._write_each(name, follower.missed(now, panes))
                 written += self._write_each(name, follower.step(now, sealed_until))
                 self._store([], [])
-        self._check_all = False
+        self._check_all = self._ahead = False
         return written
 
     def owing(self, now: Pieces, came: Mapping[str, Slices]) -> Mapping[str, Any] | None:
@@ -240,6 +243,8 @@ class Assembler:
         `asked`: the ledger's commands that ask for it. They are answered in the transaction that
         stores what was done; where it fails, by the next one, whatever came of the first.
         """
+        if self._ahead:
+            raise LedgerError("the last closed windows could not be stored: ask after a restart")
         names = [summary] if summary else list(self._followers or self._pipeline.summaries)
         answers, changed = {}, []
         for name in names:
