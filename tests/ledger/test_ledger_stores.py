@@ -45,7 +45,7 @@ from muntin.ledger import (
 )
 from muntin.ledger.base import Ledger
 from muntin.ledger.copying import copy_ledger
-from muntin.ledger.shared import SharedLedger
+from muntin.ledger.shared import REST_SECONDS, SharedLedger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.store import StoreAway
 from tests.disks import small_disk
@@ -516,6 +516,31 @@ def test_a_full_disk_of_the_copy_is_named_and_loses_nothing(server, request, tmp
         assert held(ledger, "s", PANE, 0, 10) == dict.fromkeys(range(number + 1), 1)
         assert ledger.verify() == []
         ledger.close()
+
+
+def test_a_reader_whose_copy_has_a_full_disk_answers_from_what_it_knows(
+    server, request, tmp_path, monkeypatch
+):
+    url = server.url(schema=name_of(request))
+    ledger = open_ledger(url)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    with small_disk(tmp_path, "1m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        reader = open_ledger(url, create=False)
+        (disk / "more").write_bytes(bytes(400_000))
+        number = 0
+        while not reader.behind() and number < 300:
+            more = {"rejected": [Rejected("malformed", "", "", os.urandom(3_000))]}
+            writer.commit(batch(number, partial("s", 0, [number]), rejected_count=1, **more))
+            number += 1
+            assert reader.pipelines()[0].batches in (number - 1, number)
+        assert reader.behind()
+        (disk / "more").unlink()
+        time.sleep(REST_SECONDS)
+        assert reader.pipelines()[0].batches == number
+        assert not reader.behind()
+        reader.close()
+    ledger.close()
 
 
 def test_readers_hear_of_commits_while_they_wait(server, request):

@@ -138,7 +138,7 @@ class Replica(SqliteFile):
         try:
             if self._asked < came:  # else somebody has asked since
                 self._catch_up(READER_SECONDS)
-        except StoreError as problem:
+        except LedgerError as problem:  # the store's, or that the copy's disk is full
             self._in_trouble(str(problem))
         finally:
             self._changing.release()
