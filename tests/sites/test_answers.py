@@ -282,6 +282,31 @@ def test_a_site_goes_on_without_a_coordinator(tmp_path):
         assert first.ledger.pipelines()[0].batches == 17
 
 
+def test_a_connection_that_is_lost_again_is_told_again(tmp_path, monkeypatch, caplog):
+    """Where it had lasted; what fails again and again is told once."""
+    monkeypatch.setattr(link, "PAUSE_SECONDS_MAX", 0.2)
+    caplog.set_level("WARNING", "muntin.sites")
+
+    def told():
+        said = [each.getMessage() for each in caplog.records]
+        return [each for each in said if "north is away" in each and "was lost" in each]
+
+    with coordinated(coordinator(tmp_path)) as server:
+        proxy = Proxy(int(server.url.rpartition(":")[2]))
+        north = Fed("north", f"ws://127.0.0.1:{proxy.port}")
+        server.fed[0].site.stop()
+        north.feed(21)
+        north.site.start()
+        for times in (1, 2):
+            until(lambda: north.site.status["state"] == "connected")
+            time.sleep(0.5)
+            proxy.cut()
+            proxy.heal()
+            until(lambda: len(told()) == times)  # noqa: B023
+        proxy.close()
+        north.close()
+
+
 def test_a_slow_line_is_no_dead_one(tmp_path, monkeypatch):
     """A ping's answer waits behind what is on its way, for the time of many pings."""
     monkeypatch.setattr(link, "PING_SECONDS", 0.05)

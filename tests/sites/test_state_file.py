@@ -29,6 +29,16 @@ def test_every_damage_is_seen(tmp_path):
     file.close()
 
 
+def test_a_damaged_one_that_cannot_be_put_aside_is_an_error(tmp_path):
+    """And no trace: its folder was made read-only, or somebody made a folder of that name."""
+    (tmp_path / "state").write_bytes(b"nonsense")
+    (tmp_path / "state.damaged").mkdir()
+    file = StateFile(tmp_path / "state")
+    with pytest.raises(LedgerError, match=r"state is damaged, and cannot become .*: Is a dir"):
+        file.load()
+    file.close()
+
+
 def test_one_at_a_time(tmp_path):
     first = StateFile(tmp_path / "state")
     with pytest.raises(LedgerError, match="another coordinator's, which runs"):

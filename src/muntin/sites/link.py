@@ -93,7 +93,10 @@ class Link:
                 why, lasting = str(problem) or type(problem).__name__, False
             finally:
                 self._outbox = None
-            pause = pause_after(pause, clock() - welcomed)
+            lasted = clock() - welcomed
+            pause = pause_after(pause, lasted)
+            if lasted > PAUSE_SECONDS_MAX:
+                self._said = ""  # it was there: that it is away again is news
             self._away(why)
             wait = REFUSED_SECONDS if lasting else pause
             await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))

@@ -59,8 +59,14 @@ class StateFile:
     def put_aside(self) -> None:
         """The file is not what was written: keep it for whoever wants to know, and go on."""
         aside = self.path.with_name(self.path.name + ".damaged")
+        try:
+            os.replace(self.path, aside)
+        except OSError as problem:
+            raise LedgerError(
+                f"{self.path} is damaged, and cannot become {aside}: {problem.strerror}; move it "
+                "away, or name another state file"
+            ) from None
         _LOG.error("%s is damaged; it is now %s, and the sites are asked anew", self.path, aside)
-        os.replace(self.path, aside)
 
     def save(self, state: bytes) -> None:
         """Replace the file; whoever reads it sees the old state or the new one. Raises LedgerError:
