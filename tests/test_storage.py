@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
@@ -54,8 +55,27 @@ def test_what_is_to_last_has_its_bytes_and_then_its_name_on_the_disk(
     place, path = storage.place_of(str(tmp_path / "new" / "file"))
     place.write(path, b"abc", lasting)
     assert (tmp_path / "new" / "file").read_bytes() == b"abc"
-    part = f"{path}.{os.getpid()}.part"
-    assert synced == ([(part, False), (str(tmp_path / "new"), True)] if lasting else [])
+    if lasting:
+        (part, named), *then = synced
+        assert (part.startswith(f"{path}."), part.endswith(".part"), named) == (True, True, False)
+        assert then == [(str(tmp_path / "new"), True)]
+    else:
+        assert not synced
+
+
+def test_what_several_threads_write_under_one_name_is_whole(tmp_path):
+    """Nor do processes of two machines, which have one number, take each other's file away."""
+    place, path = storage.place_of(str(tmp_path / "file"))
+    every = [bytes([number]) * 1_000_000 for number in range(4)]
+
+    def write(data: bytes) -> None:
+        for _ in range(20):
+            place.write(path, data, False)
+
+    with ThreadPoolExecutor(len(every)) as pool:
+        list(pool.map(write, every))
+    assert (tmp_path / "file").read_bytes() in every
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.fixture(params=["drops", "hangs", "reads nothing"])

@@ -7,6 +7,7 @@ this process and in Spark's workers. Knows nothing of what is in the files.
 
 import mmap
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ class _Disk:
         """All of it, or nothing under that name: if it is to last, also where the power fails."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(f"{path}.{os.getpid()}.part")  # others may be writing the same
+        part = Path(f"{path}.{secrets.token_hex(8)}.part")  # others may be writing the same
         try:
             with open(part, "wb") as out:
                 out.write(data)
