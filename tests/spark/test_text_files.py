@@ -272,3 +272,14 @@ def test_a_type_that_there_is_not_is_told_with_what_was_meant(spark, tmp_path):
     assert str(refused.value).startswith(f"source.schema: {ddl!r} ")
     assert str(refused.value).endswith("no type 'timestam'; did you mean 'timestamp'?")
     assert list(wrong_in(spec)) == [str(refused.value)]
+
+
+def test_names_within_objects_may_have_any_sign(spark, tmp_path):
+    """Spark's own spelling of such a type is none that it reads."""
+    headers = {"user-agent": "x", "a.b": [{"c d": 1, "`": {"é": True}}]}
+    record = {"time": "2023-11-14T22:13:20Z", "area": 1, "served": 1, "fare": 5, "headers": headers}
+    (tmp_path / "events.json").write_text(json.dumps(record))
+    fields = {"driver": "concat(headers.`user-agent`, headers.`a.b`[0].`c d`)"}
+    spec = pipeline(source={"format": "json", "path": str(tmp_path)}, fields=fields)
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert found.sql("SELECT driver FROM orders(driver) FOR ALL").rows == [["x1"]]

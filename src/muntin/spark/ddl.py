@@ -11,7 +11,7 @@ from muntin.errors import SourceError, closest
 from muntin.summaries.indicators import DIGITS_MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 UNKNOWN = pa.null()
 """A type that is Spark's to know, such as a struct: nothing is said against it."""
@@ -44,6 +44,21 @@ def in_arrow(schema: StructType) -> pa.Schema:
 def in_backticks(name: str) -> str:
     """A column's name as Spark's SQL takes any: with dots, blanks, or backticks of its own."""
     return f"`{name.replace('`', '``')}`"
+
+
+def in_ddl(kind: DataType) -> str:
+    """A type as DDL: `simpleString` leaves names within structs, such as `user-agent`, as they are,
+    and Spark does not read them so."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        each = (f"{in_backticks(field.name)}:{in_ddl(field.dataType)}" for field in kind)
+        return f"struct<{','.join(each)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{in_ddl(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{in_ddl(kind.keyType)},{in_ddl(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def declared(ddl: str, entry: str = "source.schema") -> dict[str, pa.DataType]:

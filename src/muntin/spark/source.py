@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import BadArgument, SourceError, SpecError, did_you_mean
-from muntin.spark.ddl import declared, in_arrow, in_backticks
+from muntin.spark.ddl import declared, in_arrow, in_backticks, in_ddl
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import AS_IT_IS, reason
 from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
@@ -199,7 +199,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
             f"source.path: {source.path} holds no columns: give source.schema, or data"
             f"{lines if source.format == 'json' else ''}"
         )
-    kinds = {field.name: field.dataType.simpleString() for field in names}
+    kinds = {field.name: in_ddl(field.dataType) for field in names}
     if frame is not None and source.format == "csv":
         if {*kinds.values()} == {"string"} and frame.isEmpty():
             raise SourceError(
