@@ -51,6 +51,11 @@ def is_text(kind: pa.DataType, *, or_binary: bool = False) -> bool:
     return kind.id in _TEXT or (or_binary and is_binary)
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type is one of integers, floats or decimals."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
 def is_sound(array: Any) -> bool:
     """Whether Arrow's own check passes: text is UTF-8, a decimal has no more digits than it may."""
     try:

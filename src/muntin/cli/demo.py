@@ -89,7 +89,7 @@ def register(app: typer.Typer) -> None:
             needs("kafka", "muntin demo --kafka")
         place = Path(folder or tempfile.mkdtemp(prefix="muntin-demo-")).absolute()
         place.mkdir(parents=True, exist_ok=True)
-        asked = _Asked(place, seconds, port, show)
+        asked = _Shown(place, seconds, port, show)
         if recorded:
             _recorded(asked)
         elif sites:
@@ -101,7 +101,7 @@ def register(app: typer.Typer) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Shown:
     """Where the files of a demonstration go, how long it lasts, and how it is shown."""
 
     place: Path
@@ -114,7 +114,7 @@ class _Asked:
         return time.monotonic() + (self.seconds or inf)
 
 
-def _spec(entries: dict, asked: _Asked, source: dict) -> Pipeline:
+def _spec(entries: dict, asked: _Shown, source: dict) -> Pipeline:
     from muntin.spark.settings import SHORT_RUN
     from muntin.spec import Pipeline
 
@@ -122,7 +122,7 @@ def _spec(entries: dict, asked: _Asked, source: dict) -> Pipeline:
     return Pipeline.of(entries | more)
 
 
-def _run(spec: Pipeline, source: Replay | _Orders, stop: Stop, asked: _Asked) -> None:
+def _run(spec: Pipeline, source: Replay | _Orders, stop: Stop, asked: _Shown) -> None:
     """Run a pipeline until its source ends, so many seconds are over, or it is stopped."""
     from muntin.background import in_background
     from muntin.cli.view import follow
@@ -151,7 +151,7 @@ def _run(spec: Pipeline, source: Replay | _Orders, stop: Stop, asked: _Asked) ->
     print_progress(spec, stream.progress, time.monotonic() - began)
 
 
-def _play(slices: Iterator[pa.Table], entries: dict, schema: str, asked: _Asked) -> None:
+def _play(slices: Iterator[pa.Table], entries: dict, schema: str, asked: _Shown) -> None:
     """Write slices into a folder, from which Spark takes them."""
     from muntin.demo.replay import Replay
 
@@ -189,7 +189,7 @@ def _taxi(speed: str, drivers: int, orders: int) -> tuple[Iterator[pa.Table], di
     return order_stream(drivers, orders, event_seconds * TICK_SECONDS), PIPELINE, SCHEMA
 
 
-def _recorded(asked: _Asked) -> None:
+def _recorded(asked: _Shown) -> None:
     """The recording that the package carries, without Java and Spark, until it is stopped."""
     from muntin.demo.recorded import PIPELINE, Recording
     from muntin.ledger.open import open_ledger
@@ -249,7 +249,7 @@ class _Orders:
             self._thread.join()
 
 
-def _kafka(rate: int, asked: _Asked) -> None:
+def _kafka(rate: int, asked: _Shown) -> None:
     """Start Apache Kafka on this machine, fill a topic, and watch it until stopped."""
     from muntin.demo.broker import Broker
     from muntin.demo.taxi import PIPELINE, SCHEMA
@@ -266,7 +266,7 @@ def _kafka(rate: int, asked: _Asked) -> None:
         _run(spec, _Orders(broker.servers, rate), stop, asked)
 
 
-def _sites(sites: int, speed: str, asked: _Asked) -> None:
+def _sites(sites: int, speed: str, asked: _Shown) -> None:
     """Sites in processes of their own and a coordinator in this one, until Ctrl-C."""
     import logging
 

@@ -32,18 +32,16 @@ def coloured(text: str, colour: str) -> str:
 
 def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
     """The first rows as a table for a terminal; numbers to the right."""
-    import pyarrow.types as pt
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    from muntin.arrow import is_number
     from muntin.select.result_text import cell
 
     shown_table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in table.schema:
-        kind = field.type
-        number = any(is_one(kind) for is_one in (pt.is_integer, pt.is_floating, pt.is_decimal))
-        side = "right" if number else "left"
+        side = "right" if is_number(field.type) else "left"
         shown_table.add_column(field.name, justify=side, overflow="fold")  # nothing is cut off
     for row in _rows(table.slice(0, rows_max)):
         # as it is: neither markup nor control characters of the data do anything

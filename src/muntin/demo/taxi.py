@@ -133,11 +133,7 @@ def _fleet(drivers: int) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
     digits = rng.integers(0, 16, (drivers, 32))
     digits[:, 12] = 4  # the version of a random UUID
     digits[:, 16] = 8 + digits[:, 16] % 4
-    names = np.full((drivers, 36), ord("-"), np.uint8)
-    at = 0
-    for start, size in ((0, 8), (9, 4), (14, 4), (19, 4), (24, 12)):
-        names[:, start : start + size] = hexadecimal[digits[:, at : at + size]]
-        at += size
+    names = np.insert(hexadecimal[digits], (8, 12, 16, 20), ord("-"), axis=1)
     car = np.arange(drivers)
     plates = np.empty((drivers, 9), np.uint8)
     for place, size in ((1, 10), (2, 10), (3, 10), (7, 10), (8, 10)):

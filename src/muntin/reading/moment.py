@@ -1,7 +1,7 @@
 """A ledger at one moment as SELECT reads it: names, windows, merged summaries, trends."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -39,28 +39,22 @@ TimeSpan = tuple[int, int]
 EVER = 1 << 62
 
 
+@dataclass(eq=False, repr=False)
 class LedgerMoment:
     """Reads of one version of a ledger. What it merges, the snapshot of that version remembers."""
 
-    def __init__(
-        self,
-        view: View,
-        snapshot: Snapshot,
-        cache: SegmentCache,
-        hearing: Hearing,
-        now_us: int,
-        history_max: int,
-    ) -> None:
-        self.view = view
-        self.snapshot = snapshot
-        self._cache = cache
-        self._pieces = Pieces(view, cache)
-        self._hearing = hearing
-        self._now_us = now_us
-        self._history_max = history_max
+    view: View
+    snapshot: Snapshot
+    _cache: SegmentCache
+    _hearing: Hearing
+    _now_us: int
+    _history_max: int
+    at_hand: tuple[str, WindowAsked, Merged] | None = None
+    """A summary and its window that closes, which is not in the ledger yet."""
+
+    def __post_init__(self) -> None:
+        self._pieces = Pieces(self.view, self._cache)
         self._said: dict[str, Mapping[str, Any] | None] = {}
-        self.at_hand: tuple[str, WindowAsked, Merged] | None = None
-        """A summary and its window that closes, which is not in the ledger yet."""
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self.snapshot.summaries

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import is_number
 from muntin.errors import SelectError
 from muntin.ledger.base import View
 from muntin.ledger.records import TrendPoint
@@ -176,7 +177,9 @@ def _other_types(
             known = newest.setdefault(name, kind)
             if pa.types.is_null(known):
                 newest[name] = kind
-            elif not (pa.types.is_null(kind) or kind == known or _both_numbers(kind, known)):
+            elif not (
+                pa.types.is_null(kind) or kind == known or (is_number(kind) and is_number(known))
+            ):
                 since = instant_text(points[-1].start if after is None else after.start)
                 return SelectError(
                     f"the standing query '{query}' was changed: its column '{name}' is {known} "
@@ -185,10 +188,3 @@ def _other_types(
                     remedy=f"FOR '{since}' TO '{instant_text(points[-1].end)}'",
                 )
     return SelectError(f"the standing query '{query}' was changed", code="type")
-
-
-def _both_numbers(one: pa.DataType, other: pa.DataType) -> bool:
-    return all(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        for kind in (one, other)
-    )

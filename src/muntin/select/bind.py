@@ -47,21 +47,17 @@ class Bound:
     """One row will do: the sum of each column."""
 
 
+@dataclass(eq=False, repr=False)
 class Binder:
     """Looks names up; each error names what there is."""
 
-    def __init__(
-        self,
-        text: str,
-        summaries: Mapping[str, SummaryInfo],
-        queries: Mapping[str, QueryInfo],
-        columns_of: Callable[[QueryInfo], tuple[str, ...]],
-    ) -> None:
-        self.text = text
-        self.summaries = summaries
-        self.queries = queries
-        self.columns_of = columns_of
-        self._error = partial(problem_at, text, code="from_item")
+    text: str
+    summaries: Mapping[str, SummaryInfo]
+    queries: Mapping[str, QueryInfo]
+    columns_of: Callable[[QueryInfo], tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        self._error = partial(problem_at, self.text, code="from_item")
 
     def bind(self, item: FromItem) -> Bound:
         if isinstance(item, VectorItem):

@@ -88,7 +88,8 @@ def comparisons(tree: exp.Expr, text: str) -> tuple[Comparison, ...]:
                     place = span_of(column.this) or NOWHERE
                     word = text[place.start : place.start + place.length].strip('"')
                     nth = sum(start < place.start for start in starts_of(word, text))
-                    found[Comparison(_shown(side), word, nth, kind, against)] = None
+                    shown = side.name if side is column else side.sql(dialect=DIALECT)[:64]
+                    found[Comparison(shown, word, nth, kind, against)] = None
     return tuple(found)
 
 
@@ -178,10 +179,6 @@ def _together(*kinds: Kind) -> Kind:
     """A number of numbers, each once: else `n + n` of a query over a query would double them."""
     parts = (kind if isinstance(kind, tuple) else (kind,) for kind in kinds)
     return tuple(dict.fromkeys(chain.from_iterable(parts)))
-
-
-def _shown(node: exp.Expr) -> str:
-    return node.name if isinstance(node, exp.Column) else node.sql(dialect=DIALECT)[:64]
 
 
 def _type_of(kind: Kind, schemas: Sequence[pa.Schema | None]) -> str:

@@ -61,7 +61,7 @@ class Database:
         self._root: Any = None  # until the first statement: many a session asks none
         self._closed = False
         self._slots = threading.BoundedSemaphore(limits.concurrent)
-        self._idle: list[_Connection] = []
+        self._idle: list[_Cursor] = []
         self._lock = threading.Lock()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None  # and whose they are
 
@@ -102,15 +102,10 @@ class Database:
                     raise DatabaseError("invalid input", said) from None
                 except MemoryError:
                     raise DatabaseError("memory", "not enough memory") from None
-                self._renew(connection)
+                with self._lock:  # some statement has made DuckDB give this database up
+                    if connection.root is self._root:
+                        self._root, self._idle = None, []
         raise DatabaseError("internal", "DuckDB failed on this statement")
-
-    def _renew(self, connection: _Connection) -> None:
-        """A new database, after some statement has made DuckDB give the old one up."""
-        with self._lock:
-            if connection.root is self._root:
-                self._root = None
-                self._idle = []
 
     def _watched(self, read: Callable[[], pa.Table], cursor: Any, end: float) -> pa.Table:
         """In a thread beside this one: what is there too long is interrupted, and Ctrl-C is told in
@@ -140,7 +135,7 @@ class Database:
 
     def _read(
         self,
-        connection: _Connection,
+        connection: _Cursor,
         sql: str,
         parameters: Mapping[str, Any] | None,
         tables: Sequence[str] | None,
@@ -162,7 +157,7 @@ class Database:
         return pa.Table.from_batches(batches, reader.schema)
 
     @contextmanager
-    def _connection(self, seconds: float) -> Iterator[_Connection]:
+    def _connection(self, seconds: float) -> Iterator[_Cursor]:
         if not self._slots.acquire(timeout=seconds):
             raise DatabaseError(
                 "busy", f"no turn within {seconds:g} s: too many statements at once"
@@ -175,7 +170,7 @@ class Database:
                 root = self._root
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = _Connection(root)
+                connection = _Cursor(root)
             try:
                 yield connection
             finally:
@@ -258,7 +253,7 @@ class _TablePlace:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
-class _Connection:
+class _Cursor:
     """A cursor of DuckDB, the places for tables that it knows, and the statements over them."""
 
     def __init__(self, root: Any) -> None:

@@ -329,7 +329,8 @@ def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
             for name in source.key:
                 if name in other.key and name not in shared:
                     shared.add(name)
-                    conditions.append(_same(source, other, name))
+                    sides = (exp.column(name, s.alias, quoted=True) for s in (source, other))
+                    conditions.append(exp.NullSafeEQ(this=next(sides), expression=next(sides)))
                     scope.joined.setdefault(name.lower(), other.alias)
         if not conditions:
             names = " and ".join(s.alias for s in (before[-1], source))
@@ -342,10 +343,3 @@ def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
             )
         join.set("on", exp.and_(*conditions, copy=False))
         join.set("kind", "INNER")
-
-
-def _same(source: FromSource, other: FromSource, name: str) -> exp.Expr:
-    return exp.NullSafeEQ(
-        this=exp.column(name, source.alias, quoted=True),
-        expression=exp.column(name, other.alias, quoted=True),
-    )

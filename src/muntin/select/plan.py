@@ -91,7 +91,7 @@ _ToAsk = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _Planned:
     plan: CheckedStatement
     known: _ToAsk
     slots: Slots | None = None
@@ -102,8 +102,8 @@ class Planner:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._plans = Cache[_Entry](entries_max=_PLANS_MAX)
-        self._shapes = Cache[_Entry](entries_max=_PLANS_MAX)
+        self._plans = Cache[_Planned](entries_max=_PLANS_MAX)
+        self._shapes = Cache[_Planned](entries_max=_PLANS_MAX)
 
     def plan(self, text: str, moment: Moment) -> CheckedStatement:
         """The plan of a text, from the last time if there is still the same to ask."""
@@ -119,7 +119,7 @@ class Planner:
             plan = self._with_constants(text, known) or self._make(text, known, ())
         except SelectError as problem:
             raise _with_quotes(problem, known[0].values()) from None
-        self._plans.put(text, _Entry(plan, known))
+        self._plans.put(text, _Planned(plan, known))
         return plan
 
     def _listing(self, text: str, known: _ToAsk, moment: Moment) -> CheckedStatement | None:
@@ -173,7 +173,7 @@ class Planner:
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
-            self._shapes.put(outline, _Entry(plan, known, slots))
+            self._shapes.put(outline, _Planned(plan, known, slots))
         return plan
 
     def _with_constants(self, text: str, known: _ToAsk) -> CheckedStatement | None:

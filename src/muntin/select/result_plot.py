@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.arrow import is_number
 from muntin.errors import BadArgument, needs
 from muntin.select.result_text import CONTROLS
 
@@ -149,12 +150,7 @@ def _marker(points: int) -> str | None:
 
 
 def _numeric(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_duration(kind)
-    )
+    return is_number(kind) or pa.types.is_duration(kind)
 
 
 def _is_time(kind: pa.DataType) -> bool:

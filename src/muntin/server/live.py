@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
@@ -138,30 +139,25 @@ class LiveClient:
         task.add_done_callback(self._tasks.discard)
 
 
+@dataclass(eq=False, repr=False)
 class Hub:
     """All clients of one server."""
 
-    def __init__(
-        self,
-        auth: Auth,
-        feeds: Feeds,
-        commands: Commands,
-        limits: ServerLimits,
-        tokens: Tokens | None = None,
-    ) -> None:
-        self._tokens = tokens
-        self.auth = auth
-        self.feeds = feeds
-        self.commands = commands
-        self.limits = limits
+    auth: Auth
+    feeds: Feeds
+    commands: Commands
+    limits: ServerLimits
+    _tokens: Tokens | None
+    clients: set[Connected] = field(default_factory=set)
+    streams: set[Connected] = field(default_factory=set)
+    """SSE clients."""
+    sent: int = 0
+    sent_bytes: int = 0
+    closings: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
         self.run = secrets.token_hex(8)
-        self.clients: set[Connected] = set()
-        self.streams: set[Connected] = set()
-        """SSE clients."""
-        self.sent = 0
-        self.sent_bytes = 0
-        self.closings: Counter[int] = Counter()
-        self._places = Places(limits.clients_max, limits.clients_per_address_max)
+        self._places = Places(self.limits.clients_max, self.limits.clients_per_address_max)
 
     async def serve(self, websocket: WebSocket) -> None:
         headers = websocket.headers

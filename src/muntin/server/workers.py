@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import IO
 
 from muntin.errors import MuntinError, SelectError
@@ -116,34 +116,28 @@ class ForkServer:
             self._process = None
 
 
+@dataclass(eq=False, repr=False)
 class WorkerProcess:
     """One worker; asked one thing at a time. For the loop's thread."""
 
-    def __init__(
-        self,
-        connection: socket.socket,
-        pid: int,
-        end: Callable[[int], None],
-        end_seconds: float,
-        *,
-        warm: bool,
-    ) -> None:
-        self.pid = pid
-        self.warm = warm
-        """Else kernels may have to be compiled first, which takes as long as it takes."""
-        self.busy = False
-        self.ended = False
-        self._idle_bytes = memory_of(pid)
-        self._connection = connection
+    _connection: socket.socket
+    pid: int
+    _end: Callable[[int], None]
+    _end_seconds: float
+    warm: bool
+    """Else kernels may have to be compiled first, which takes as long as it takes."""
+    busy: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self._idle_bytes = memory_of(self.pid)
         self._connection.setblocking(False)
-        self._end = end
-        self._end_seconds = end_seconds
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._files: list[int] = []
         self._answer: asyncio.Future[IO[bytes]] | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._loop.add_reader(connection.fileno(), self._readable)
+        self._loop.add_reader(self._connection.fileno(), self._readable)
 
     async def ask(self, asked: Asked) -> IO[bytes]:
         """The answer's bytes. Raises MuntinError: what the worker says, or that it had to be
@@ -300,7 +294,7 @@ class Workers:
             _LOG.warning("%s", said)
             raise RefusalError(503, "busy", said, "ask again") from None
         end_seconds = self._limits.statement_end_seconds
-        return WorkerProcess(connection, pid, self._end, end_seconds, warm=self._is_warm)
+        return WorkerProcess(connection, pid, self._end, end_seconds, self._is_warm)
 
     async def _warm(self) -> None:
         """Have kernels loaded once, and in place of the first workers those that have them.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from muntin.sites.counts import NaiveCost
-from muntin.sites.follower import News, Read
+from muntin.sites.follower import News
 from muntin.sites.units import NO_CELLS, Cells, Units
 from muntin.spec_sites import SiteSpec
 from muntin.topk import Message, Monitor, decode, encode
@@ -48,7 +48,9 @@ class SiteMachine:
             self.monitor = self._new_monitor()
             self.naive.renumber()
             newest = None
-        cells = {unit: self._cells(read) for unit, read in news.units.items()}
+        cells = {
+            unit: (self.monitor.rows(names), values) for unit, (names, values) in news.units.items()
+        }
         if news.anew and newest is not None:
             first = newest - self._spec.units + 1
             cells = dict.fromkeys(range(first, newest + 1), NO_CELLS) | cells
@@ -111,10 +113,6 @@ class SiteMachine:
     def _new_monitor(self) -> Monitor:
         life, self._life = self._life, self._life + 1
         return Monitor(heartbeat=self._spec.heartbeat, life=life)
-
-    def _cells(self, read: Read) -> Cells:
-        names, values = read
-        return self.monitor.rows(names), values
 
     def _compact(self) -> None:
         """Forget objects that have gone, but not those that some unit still names."""

@@ -42,7 +42,9 @@ def ranked(
     if len(columns) == 1:
         return _single(columns[0]), values
     rows = zip(*map(_parts, columns), strict=True)
-    return [_short(_json(row)) for row in rows], values
+    return [
+        _short(json.dumps(row, ensure_ascii=False, separators=(",", ":"))) for row in rows
+    ], values
 
 
 def type_of(entries: Entries) -> str:
@@ -121,7 +123,3 @@ def _plain(part: Any) -> Any:
     if part is None or isinstance(part, str | int | float):
         return part
     return part.isoformat() if hasattr(part, "isoformat") else str(part)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

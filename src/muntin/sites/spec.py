@@ -27,10 +27,6 @@ def _as_entries(value: Any) -> Any:
     return value
 
 
-def _none_word(value: Any) -> Any:
-    return None if value in ("none", False) else value
-
-
 class CoordinatorSpec(Ranking):
     """A coordinator: its sites, what they rank, and where it listens."""
 
@@ -41,9 +37,10 @@ class CoordinatorSpec(Ranking):
     k: int = Field(ge=1, le=K_MAX)
     epsilon: int = Field(default=0, ge=0, le=VALUE_MAX)
     policy: Literal["resolution", "even", "lsa", "gsa"] = "resolution"
-    hybrid: Annotated[Literal["bytes", "messages"] | None, BeforeValidator(_none_word)] = Field(
-        default="bytes", description="What pushing is to save; none: always resolve"
-    )
+    hybrid: Annotated[
+        Literal["bytes", "messages"] | None,
+        BeforeValidator(lambda said: None if said in ("none", False) else said),
+    ] = Field(default="bytes", description="What pushing is to save; none: always resolve")
     retry: float = Field(default=2.0, gt=0, le=10_000, description="Units")
     missing_after: float = Field(default=18.0, gt=0, le=1_000_000, description="Units")
     gather: float | None = Field(

@@ -5,6 +5,7 @@ import hmac
 import logging
 import secrets
 import socket
+from dataclasses import dataclass
 
 from starlette.datastructures import Address
 
@@ -21,22 +22,18 @@ from muntin.server.statements import Statements
 _LOG = logging.getLogger("muntin.server.postgres")
 
 
+@dataclass(eq=False, repr=False)
 class PostgresListener:
     """Takes connections, and lets each cancel what another of the same client runs."""
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        statements: Statements,
-        auth: Auth,
-        limits: ServerLimits,
-        certificate: Certificate | None = None,
-    ) -> None:
-        self._certificate = certificate
-        self._listening = listening
-        self._statements = statements
-        self._auth = auth
-        self._limits = limits
+    _listening: socket.socket
+    _statements: Statements
+    _auth: Auth
+    _limits: ServerLimits
+    _certificate: Certificate | None
+
+    def __post_init__(self) -> None:
+        limits = self._limits
         self._server: asyncio.Server | None = None
         self._tasks: dict[ClientLink, asyncio.Task[None]] = {}
         self._sessions: dict[int, PostgresSession] = {}

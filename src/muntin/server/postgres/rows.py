@@ -122,7 +122,7 @@ def formats_of(formats: Sequence[int], values: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
+class _Values:
     """A column's values, one after the other; a length of -1 is null and has no bytes."""
 
     data: np.ndarray
@@ -137,7 +137,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _fields(column: pa.Array, form: int) -> _Fields:
+def _fields(column: pa.Array, form: int) -> _Values:
     kind = type_of(column.type)
     if form == BINARY and kind.size > 0:
         return _fixed(column, _binary(column, kind))
@@ -150,15 +150,15 @@ def _fields(column: pa.Array, form: int) -> _Fields:
     return _varied(_as_text(column, kind).cast(pa.binary()))
 
 
-def _fixed(column: pa.Array, values: np.ndarray) -> _Fields:
+def _fixed(column: pa.Array, values: np.ndarray) -> _Values:
     width = values.dtype.itemsize
     if not column.null_count:
-        return _Fields(values.view(np.uint8), np.full(len(values), width), width)
+        return _Values(values.view(np.uint8), np.full(len(values), width), width)
     there = column.is_valid().to_numpy(zero_copy_only=False)
-    return _Fields(values[there].view(np.uint8), np.where(there, width, -1))
+    return _Values(values[there].view(np.uint8), np.where(there, width, -1))
 
 
-def _varied(column: pa.Array) -> _Fields:
+def _varied(column: pa.Array) -> _Values:
     _, ends, data = column.buffers()
     offsets = buffer_numbers(ends, np.int32, len(column) + 1, 4 * column.offset)
     lengths = np.diff(offsets).astype(np.int64)
@@ -168,7 +168,7 @@ def _varied(column: pa.Array) -> _Fields:
             return _varied(pa.array(column.to_pylist(), pa.binary()))
         lengths = np.where(there, lengths, -1)
     size = int(offsets[-1] - offsets[0]) if len(column) else 0
-    return _Fields(buffer_numbers(data, np.uint8, size, int(offsets[0]) if size else 0), lengths)
+    return _Values(buffer_numbers(data, np.uint8, size, int(offsets[0]) if size else 0), lengths)
 
 
 def _binary(column: pa.Array, kind: PostgresType) -> np.ndarray:
@@ -320,7 +320,7 @@ def _numeric(value: Decimal | int | None) -> bytes | None:
     return head + rest
 
 
-def _messages(columns: Sequence[_Fields], rows: int, letter: bytes) -> bytes:
+def _messages(columns: Sequence[_Values], rows: int, letter: bytes) -> bytes:
     sizes = np.full(rows, 6, np.int64)  # length and number of columns
     for column in columns:
         sizes += 4 + np.maximum(column.lengths, 0)
@@ -349,7 +349,7 @@ def _messages(columns: Sequence[_Fields], rows: int, letter: bytes) -> bytes:
     return out.tobytes()
 
 
-def _write_even(out: np.ndarray, columns: Sequence[_Fields], letter: bytes) -> None:
+def _write_even(out: np.ndarray, columns: Sequence[_Values], letter: bytes) -> None:
     rows, size = out.shape
     head = letter + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
     out[:, :7] = np.frombuffer(head, np.uint8)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pygwire.constants import TransactionStatus
@@ -48,22 +49,17 @@ _TEXT_OID = 25
 _LOG = logging.getLogger("muntin.server.postgres")
 
 
+@dataclass(eq=False, repr=False)
 class PostgresSession:
     """Used on the loop's thread."""
 
-    def __init__(
-        self,
-        link: ClientLink,
-        client: Hashable,
-        statements: Statements,
-        opening: Opening,
-        limits: ServerLimits,
-    ) -> None:
-        self._link = link
-        self._client = client
-        self._statements = statements
-        self.opening = opening
-        self._limits = limits
+    _link: ClientLink
+    _client: Hashable
+    _statements: Statements
+    opening: Opening
+    _limits: ServerLimits
+
+    def __post_init__(self) -> None:
         self._grant: Grant
         self._settings: SessionSettings
         self._prepared = PreparedStatements()
