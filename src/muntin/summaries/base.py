@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from muntin.errors import IncompatibleSummary
+from muntin.summaries.aligned import aligned_copy
 from muntin.summaries.checks import to_merge
 
 
@@ -70,6 +71,17 @@ class OfOneStream(Counted):
 
     instead_of_merging: ClassVar[str]
     """What to do."""
+
+    def copy(self) -> Self:
+        """An independent equal."""
+        twin = self._shallow()
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(twin, name, aligned_copy(value))
+            elif isinstance(value, tuple):
+                kind: Any = type(value)
+                setattr(twin, name, kind(*map(aligned_copy, value)))
+        return twin
 
     def merge(self, other: Self) -> NoReturn:
         """Always refused: `IncompatibleSummary`."""

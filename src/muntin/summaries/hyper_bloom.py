@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from muntin.errors import CorruptSummary
-from muntin.summaries.aligned import aligned_copy, aligned_zeros
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.base import OfOneStream
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, check_seed, integer_in
 from muntin.summaries.envelope import opened, seal
@@ -115,12 +115,6 @@ class HyperBloom(OfOneStream):
             self._last = int(at[-1])
             self._events += len(array)
         return starts
-
-    def copy(self) -> Self:
-        """An independent equal."""
-        twin = self._shallow()
-        twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
-        return twin
 
     def to_bytes(self) -> bytes:
         """The whole state, sealed; the same events in the same order give the same bytes."""

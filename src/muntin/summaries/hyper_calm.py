@@ -324,13 +324,6 @@ class HyperCalm(NamedPairs[HyperCalmParameters]):
         tables = [shard.top() for shard in shards if shard._items in kinds or not kinds]
         return pa.concat_tables(tables).sort_by(_ORDER).slice(0, k)
 
-    def copy(self) -> Self:
-        """An independent equal."""
-        twin = super().copy()
-        twin._words, twin._stamps = aligned_copy(self._words), self._stamps.copy()
-        twin._recorder = Recorder(*map(aligned_copy, self._recorder))
-        return twin
-
     @property
     def first_time(self) -> int | None:
         """Time of the first event; None before it."""

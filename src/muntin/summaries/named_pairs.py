@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument, CorruptSummary
-from muntin.summaries.aligned import aligned_copy, aligned_zeros
+from muntin.summaries.aligned import aligned_zeros
 from muntin.summaries.base import OfOneStream
 from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.envelope import Body, Fields, opened, seal
@@ -296,12 +296,6 @@ class NamedPairs(OfOneStream, Generic[P]):
     def unnamed(self) -> int:
         """How often a pair was high enough to be named, but its item did not fit."""
         return int(self._tables.marks[calm.UNNAMED])
-
-    def copy(self) -> Self:
-        """An independent equal."""
-        twin = self._shallow()
-        twin._tables = calm.CalmTables(*map(aligned_copy, self._tables))
-        return twin
 
     def _checked(self, items: Any) -> tuple[pa.Array, str | None]:
         """Items as an array, and their type; `BadArgument` for another one than before."""
