@@ -125,6 +125,11 @@ def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatc
     monkeypatch.setattr(
         maintenance, "_sizes", lambda *given: looked_at.append(given[2]) or sizes(*given)
     )
+    counted = []
+    below = maintenance._below
+    monkeypatch.setattr(
+        maintenance, "_below", lambda *given: counted.extend(given[3]) or below(*given)
+    )
     spec = pipeline(rollups=["1 minute"])
 
     def batches():
@@ -132,6 +137,7 @@ def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatc
             yield [events([(10 * pane, f"d{pane}.{at}", 1, 1, 5) for at in range(3)])]
         assert not ledger.coverage("orders")
         assert len(looked_at) == 2  # the first minute has four panes, the second six; none has more
+        assert max(until - start for _, start, until in counted[1:]) == MINUTE  # none counts again
         for pane in range(120, 140):
             yield [events([(10 * pane, f"d{at}", 1, 1, 5) for at in range(4)])]
 
@@ -168,16 +174,19 @@ def test_a_stream_of_small_batches_leaves_few_pieces(retention):
     {"rollups": "3 minutes"}, {"panes": "10 minutes", "rollups": "3 minutes"},
 ])  # fmt: skip
 def test_rollups_that_would_be_dropped_at_once_are_not_made_batch_by_batch(retention, monkeypatch):
-    """They were made of all that is kept, after every batch."""
-    made = []
+    """They were made of all that is kept, after every batch; nor of what is older than they get."""
+    made, since = [], []
     roll_up = Writer.roll_up
     monkeypatch.setattr(
-        Writer, "roll_up", lambda self, *of: made.append(of[1] // MINUTE) or roll_up(self, *of)
-    )
+        Writer, "roll_up",
+        lambda self, *of: made.append(of[1] // MINUTE) or since.append(of[2]) or roll_up(self, *of),
+    )  # fmt: skip
     spec = pipeline(rollups=["1 minute", "10 minutes"], retention=retention)
     with run(spec, stream(3000, 10)) as ingest:
         assert made.count(10) <= 3000 // 600 + 1
         assert made.count(1) >= 3000 // 60 - 2
+        tens = [at for length, at in zip(made, since, strict=True) if length == 10]
+        assert min(b - a for a, b in pairwise(tens)) >= 10 * MINUTE
         (row,) = Session(ingest.ledger).sql("SELECT count FROM orders FOR LAST '2 minutes'").rows
         assert row[0] >= 2 * 12
 

@@ -70,7 +70,7 @@ class Maintenance:
         self._compactor = ThreadPoolExecutor(1, thread_name_prefix="muntin-compaction")
         self._compacting: Future[None] | None = None
         self._lean: dict[tuple[str, int], tuple[int, int]] = {}
-        """Rollups that do not pay yet -> up to where that was looked into, and by which slice."""
+        """Rollups that do not pay yet -> up to where that was looked into, and the most events."""
         self._batches = 0
         """That have come since it began to compact what is there."""
         self._closed = False
@@ -195,27 +195,19 @@ class Maintenance:
     def _roll_up(self, layout: Layout, watermark: int) -> None:
         for length in layout.rungs:
             with pieces_of(self._ledger, self._cache) as now:
-                span = _due(now, layout, length, watermark)
-                looked_at = self._lean.get((layout.name, length), (0, 0))[0]
-                if span is None or span[1] <= max(looked_at, watermark - self._until_dropped()):
+                span = _due(now, layout, length, watermark, watermark - self._until_dropped())
+                if span is None or not self._pay_off(now, layout, length, *span):
                     continue
-                below = added_up(
-                    [now.slices(layout, level, start, end).at_length(length)
-                     for level, start, end in now.extent(layout).rollups.sources(length, *span)]
-                )  # fmt: skip
-                if not self._pay_off(now, layout, length, span[1], below):
-                    continue
+                rollups = now.extent(layout).rollups
+                below = _below(now, layout, length, rollups.sources(length, *span))
             for start, end in chunks(below, *span, length):
                 with pieces_of(self._ledger, self._cache) as now:
                     sources = now.extent(layout).rollups.sources(length, start, end)
                     sizes = _sizes(now, layout, sources)
-                    largest = max(sizes.values(), default=0)
-                    if largest > TOGETHER_BYTES_MAX:
-                        said = (
-                            f"{largest:,} bytes are more than {TOGETHER_BYTES_MAX:,}, which one "
-                            "piece is merged from at most: give it (more) `shards:`"
-                        )
-                        self._not_made(layout, length, said)
+                    if (largest := max(sizes.values(), default=0)) > TOGETHER_BYTES_MAX:
+                        why = f"{largest:,} bytes are more than {TOGETHER_BYTES_MAX:,}, which one "
+                        why += "piece is merged from at most: give it (more) `shards:`"
+                        self._not_made(layout, length, why)
                         return
                     try:
                         made = [  # shard by shard, so that the memory of one is enough
@@ -228,23 +220,23 @@ class Maintenance:
                         return
                 self._writer.roll_up(layout.name, length, start, end, made)
 
-    def _pay_off(self, now: Pieces, layout: Layout, length: int, until: int, below: Slices) -> bool:
+    def _pay_off(self, now: Pieces, layout: Layout, length: int, start: int, until: int) -> bool:
         """Whether rollups are there already, or would take a quarter of what they are made of.
 
         Where most keys or items of a slice come once in it, rollups take as much room as the panes,
         and an answer from them as long. At a quarter, where slices are alike, all rungs together
         take a third of the panes' memory at most, and an answer reads at most four times what it
-        would with each rung. The slice with the most events tells, once for all shards, and is
-        asked again when there is a busier one. Where panes are dropped, rollups are what is left.
+        would with each rung. The slice with the most events tells, once for all shards, and then
+        a new one that is busier. Where panes are dropped, rollups are what is left.
         """
         rollups = now.extent(layout).rollups
         if length in rollups.covered or self._pipeline.retention.panes is not None:
             return True
-        if not len(below):
-            return False
-        busiest = int(below.starts[below.events.argmax()])
-        before = self._lean.get((layout.name, length))
-        if before is None or before[1] != busiest:
+        looked_at, most = self._lean.get((layout.name, length), (start, 0))
+        new = _below(now, layout, length, rollups.sources(length, looked_at, until))
+        if new.events.max(initial=0) > most:
+            at = new.events.argmax()
+            busiest, most = int(new.starts[at]), int(new.events[at])
             sources = rollups.sources(length, busiest, busiest + length)
             shard, size = min(_sizes(now, layout, sources).items())
             if size > TOGETHER_BYTES_MAX:
@@ -256,7 +248,7 @@ class Maintenance:
             ]
             if shrinks(*memory_rolled_up(parts)):
                 return True
-        self._lean[layout.name, length] = until, busiest
+        self._lean[layout.name, length] = until, most
         return False
 
     def _not_made(self, layout: Layout, length: int, why: str) -> None:
@@ -271,15 +263,12 @@ class Maintenance:
     def _made_rollups(
         self, now: Pieces, layout: Layout, length: int, sources: Sequence[Run], shard: int
     ) -> Iterator[Made]:
-        parts: list[Segment] = []
-        slices_of: list[Slices] = []
-        for level, first, last in sources:
-            found = now.segments(layout, level, first, last, shard=shard)
-            if found:
-                parts.append(merge(found, length // level))
-                slices = now.slices(layout, level, first, last, shard)
-                slices_of.append(slices.at_length(length))
-        return self._made(layout, merge(parts), added_up(slices_of), length)
+        parts = [
+            merge(found, length // level)
+            for level, first, last in sources
+            if (found := now.segments(layout, level, first, last, shard=shard))
+        ]
+        return self._made(layout, merge(parts), _below(now, layout, length, sources, shard), length)
 
     def _retain(self, layout: Layout, watermark: int) -> None:
         """Drop slices past their horizon, but for what open windows read.
@@ -366,17 +355,27 @@ def memory_rolled_up(parts: Sequence[tuple[Sequence[Segment], int]]) -> tuple[fl
     return memory, rolled_up
 
 
-def _due(now: Pieces, layout: Layout, length: int, watermark: int) -> tuple[int, int] | None:
-    """What is to be rolled up next: after the rollups that are there, up to what is sealed."""
-    reach = now.extent(layout).rollups.covered.get(length)
-    until = watermark // length * length
+def _below(
+    now: Pieces, layout: Layout, length: int, sources: Sequence[Run], shard: int | None = None
+) -> Slices:
+    """Which slices of a length hold events, by what they are to be made of."""
+    return added_up([now.slices(layout, *run, shard).at_length(length) for run in sources])
+
+
+def _due(now: Pieces, layout: Layout, length: int, until: int, gone: int) -> tuple[int, int] | None:
+    """What is to be rolled up next: after the rollups that are there, up to what is sealed; not
+    what ends at `gone` or before, which would be dropped at once."""
+    extent = now.extent(layout)
+    reach = extent.rollups.covered.get(length)
+    until -= until % length
+    if until <= gone or extent.bounds is None:
+        return None
     if reach is not None:
         return (reach[1], until) if reach[1] < until else None
-    if now.extent(layout).bounds is None:
-        return None
-    start = 0  # of all time, so that they receive late events however old these are
+    # all time that is kept, so that they receive late events however old these are
+    start = max(gone // length * length, 0)
     # a slice of which retention has dropped a part would be taken for whole
-    for level, _, end in now.extent(layout).rollups.tiles(start, until, below=length):
+    for level, _, end in extent.rollups.tiles(start, until, below=length):
         if level is None:
             start = -(-end // length) * length
     return (start, until) if start < until else None
