@@ -118,6 +118,23 @@ def test_keys_of_low_hashes_tell_what_a_rollup_takes(users):
         assert told == (memory, rolled_up)
 
 
+def test_a_few_events_that_were_not_cut_do_not_tell_whether_the_rollup_of_all_shards_pays(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(maintenance, "SHRINK", 4)
+    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 1 << 13)
+    orders = {"keys": ["driver"], "indicators": ["fare"], "shards": 4}
+    spec = pipeline(rollups=["1 minute"], summaries={"orders": orders}, queries={})
+    first = [(10 * pane, f"d{at}", 1, 1, 5) for pane in range(4, 10) for at in range(200)]
+    then = [(95, f"e{at}", 1, 1, 5) for at in range(3)]
+    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    with run(spec, [], ledger) as ingest:
+        for number, rows in enumerate([first, then, [(131, "d1", 1, 1, 5)]]):
+            ingest.take(number, gather([events(rows)]))
+        assert len({piece.shard for piece in ledger.pieces("orders", spec.pane)}) == 5
+        assert [reach.length for reach in ledger.coverage("orders")] == [MINUTE]
+
+
 def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatch):
     monkeypatch.setattr(maintenance, "SHRINK", 4)
     looked_at = []

@@ -226,7 +226,7 @@ class Maintenance:
         Where most keys or items of a slice come once in it, rollups take as much room as the panes,
         and an answer from them as long. At a quarter, where slices are alike, all rungs together
         take a third of the panes' memory at most, and an answer reads at most four times what it
-        would with each rung. The slice with the most events tells, once for all shards, and then
+        would with each rung. The slice with the most events tells, of the largest shard, and then
         a new one that is busier. Where panes are dropped, rollups are what is left.
         """
         rollups = now.extent(layout).rollups
@@ -238,7 +238,7 @@ class Maintenance:
             at = new.events.argmax()
             busiest, most = int(new.starts[at]), int(new.events[at])
             sources = rollups.sources(length, busiest, busiest + length)
-            shard, size = min(_sizes(now, layout, sources).items())
+            size, shard = max((n, shard) for shard, n in _sizes(now, layout, sources).items())
             if size > TOGETHER_BYTES_MAX:
                 return True  # which says that they cannot be made
             parts = [
