@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from os.path import expanduser
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -175,6 +176,12 @@ class SourceSpec(Strict):
     jars: str | None = Field(
         default=None, description="A folder with the connector's jars, where there is no network"
     )
+
+    @field_validator("path")
+    @classmethod
+    def _whole(cls, path: str | None) -> str | None:
+        """Spark would not know what ~ is."""
+        return None if path is None else expanduser(path)
 
     @model_validator(mode="after")
     def _of_kafka(self) -> Self:

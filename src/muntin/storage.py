@@ -160,7 +160,7 @@ class _WrittenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Objects:
+class _ObjectUrls:
     """URLs of an object store, or of anything else that fsspec knows."""
 
     files: Any
@@ -232,7 +232,7 @@ class _Objects:
         return self._ask(0, self.files.size, path)
 
 
-FilePlace = _Disk | _Objects
+FilePlace = _Disk | _ObjectUrls
 """Where files of one kind of name are. All of it raises OSError, and FileNotFoundError."""
 
 
@@ -288,7 +288,7 @@ def place_of(path: str) -> tuple[FilePlace, str]:
             "that fsspec names for this kind of URL (s3fs, gcsfs, adlfs, ...)"
         ) from None
     try:  # what was listed once says nothing of what others write
-        return _Objects(url_to_fs(path, use_listings_cache=False)[0]), path
+        return _ObjectUrls(url_to_fs(path, use_listings_cache=False)[0]), path
     except Exception as problem:
         remedy = "; pip install 'muntin[s3]'" if path.startswith(("s3:", "s3a:")) else ""
         raise SpecError(f"{path}: {problem}{remedy}") from None

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.assembly import webhook
-from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Step
+from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Look
 from muntin.errors import SpecError
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -116,7 +116,7 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
     for number, (drivers, hole) in enumerate(windows):
         start = at + 60 * SECOND * hole
         at = start + 60 * SECOND
-        step = _Step(spec, json.loads(json.dumps(state)), number)  # as the ledger gives it back
+        step = _Look(spec, json.loads(json.dumps(state)), number)  # as the ledger gives it back
         step.take("busy", alert, [{"driver": d} for d in sorted(drivers)], start, at)
         state = step.state
         for driver in DRIVERS:
@@ -141,7 +141,7 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
 def test_a_clock_that_is_set_back_holds_up_no_alert():
     """One with `on: update` is asked of now: what began in the future begins now."""
     alert = alerting().queries["busy"].alert
-    step = _Step(alerting(), json.loads(json.dumps(EMPTY)), 0)
+    step = _Look(alerting(), json.loads(json.dumps(EMPTY)), 0)
     for at in (100_000, 200, 240, 280, 320):
         step.take("busy", alert, [{"driver": "a"}], at * SECOND, at * SECOND)
     (change,) = step.state["changes"]
@@ -155,7 +155,7 @@ def test_time_in_which_nobody_looked_does_not_count(away):
     state = json.loads(json.dumps(EMPTY))
     looks = [*range(0, 61, 5), *range(65 + away, 200 + away, 5)]
     for at in looks:
-        step = _Step(alerting(), state, at * SECOND)
+        step = _Look(alerting(), state, at * SECOND)
         step.take("busy", alert, [{"driver": "a"}], step.now, step.now)
         if state["changes"]:
             break
@@ -165,7 +165,7 @@ def test_time_in_which_nobody_looked_does_not_count(away):
 
 def test_conditions_beyond_the_limit_are_counted():
     spec = alerting({"when": "true", "by": "driver"})
-    step = _Step(spec, json.loads(json.dumps(EMPTY)), 0)
+    step = _Look(spec, json.loads(json.dumps(EMPTY)), 0)
     rows = [{"driver": str(n)} for n in range(ACTIVE_MAX + 7)]
     step.take("busy", spec.queries["busy"].alert, rows, 0, 1)
     assert len(step.alert("busy")["active"]) == ACTIVE_MAX

@@ -23,7 +23,7 @@ from muntin.spark.index.manifest import Manifest
 from muntin.spark.index.reader import IndexReader
 from muntin.spark.index.runs import remove_left, run_folder
 from muntin.spark.rows import here
-from muntin.storage import _Objects, place_of
+from muntin.storage import _ObjectUrls, place_of
 from muntin.summaries.order_maps import IntegerRange
 from tests.pipeline.support import content, run
 from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
@@ -163,15 +163,15 @@ def test_of_those_that_add_to_an_index_at_once_one_does(store, monkeypatch):
             there.extend(texts(name))
 
     for names, said in ((["b"], "nothing was added; try again"), (["c", "d"], "look whether")):
-        once(monkeypatch, _Objects, "add", partial(others, *names))
+        once(monkeypatch, _ObjectUrls, "add", partial(others, *names))
         with pytest.raises(SourceError, match=said):
             with_more(one, texts("mine"))
         assert are_there(IndexReader.open(url), there)
         one.refresh()
 
-    monkeypatch.setattr(_Objects, "delete", fails)
-    add = _Objects.add
-    monkeypatch.setattr(_Objects, "add", lambda *given: (add(*given), fails()))
+    monkeypatch.setattr(_ObjectUrls, "delete", fails)
+    add = _ObjectUrls.add
+    monkeypatch.setattr(_ObjectUrls, "add", lambda *given: (add(*given), fails()))
     with_more(one, texts("mine"))
     monkeypatch.undo()
     assert are_there(IndexReader.open(url), [*there, *texts("mine")])
@@ -185,7 +185,7 @@ def test_an_index_that_cannot_be_looked_for_is_not_replaced(store, monkeypatch):
     with pytest.raises(BadArgument, match="holds an index already"):
         FingerprintIndex.build("", "url", path="s3a://bucket/kept")
     with monkeypatch.context() as patch:
-        patch.setattr(_Objects, "sizes", fails)
+        patch.setattr(_ObjectUrls, "sizes", fails)
         with pytest.raises(SourceError, match="kept/manifests cannot be read"):
             FingerprintIndex.build("", "url", path="s3a://bucket/kept")
     assert IndexReader.open("s3a://bucket/kept").records == 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import SpecError
-from muntin.spec import Pipeline
+from muntin.spec import Pipeline, SourceSpec
 
 GOOD = """\
 name: flights
@@ -161,6 +161,14 @@ def test_the_name_of_a_file_tells_its_format():
         assert found.format == form
     with pytest.raises(SpecError, match="format"):
         Pipeline(**entries, source={"path": "a.txt"})
+
+
+def test_a_path_may_begin_with_the_users_own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = read(tmp_path, GOOD.replace("data/flights/", "~/flights/"))
+    assert found.source.path == f"{tmp_path}/flights/"
+    for path in ("~nobody-of-this-name/x", "./~/x", "s3a://bucket//~/x"):
+        assert SourceSpec(format="csv", path=path).path == path
 
 
 def test_spark_settings_may_be_numbers(tmp_path):

@@ -124,7 +124,7 @@ class Alerts:
     def _look(self) -> None:
         """Ask all that is new, and store what has changed."""
         with self._lock:
-            step = _Step(self._pipeline, copy.deepcopy(self._stored), now_us())
+            step = _Look(self._pipeline, copy.deepcopy(self._stored), now_us())
             was_reset = step.state.pop("reset", False)  # what it followed has been deleted
             step.end_unknown({} if was_reset else self._specs)
             for name in self._specs:
@@ -151,7 +151,7 @@ class Alerts:
             seen = batch[-1][0]
 
     def _ask_windows(
-        self, step: _Step, name: str, spec: AlertSpec, windows: Sequence[ClosedWindow]
+        self, step: _Look, name: str, spec: AlertSpec, windows: Sequence[ClosedWindow]
     ) -> None:
         until = step.alert(name)["until"]
         mine = [w for w in windows if w.summary == self._queries.follows[name]]
@@ -161,7 +161,7 @@ class Alerts:
             self._ask_group(step, name, spec, mine[first : first + WINDOWS_AT_ONCE])
 
     def _ask_group(
-        self, step: _Step, name: str, spec: AlertSpec, group: Sequence[ClosedWindow]
+        self, step: _Look, name: str, spec: AlertSpec, group: Sequence[ClosedWindow]
     ) -> None:
         found = self._rows(step, name, min(w.start for w in group), max(w.start for w in group) + 1)
         if isinstance(found, str):
@@ -180,7 +180,7 @@ class Alerts:
                 continue  # nobody knows whether the condition holds
             step.take(name, spec, rows, window.start, window.end)
 
-    def _rows(self, step: _Step, name: str, *span: int) -> pa.Table | str:
+    def _rows(self, step: _Look, name: str, *span: int) -> pa.Table | str:
         """The rows for which the condition holds; the error's code where it cannot be asked."""
         try:
             found = self._queries.alarming(name, *span)
@@ -201,7 +201,7 @@ class Alerts:
         step.alert(name)["error"] = ""
         return found
 
-    def _store(self, step: _Step) -> None:
+    def _store(self, step: _Look) -> None:
         if step.state != self._stored:
             self._writer.set_alerts(step.state)
             self._stored = step.state
@@ -231,7 +231,7 @@ class Alerts:
         return {} if self._webhook is None else self._webhook.said()
 
 
-class _Step:
+class _Look:
     """What becomes of the stored state, in one look."""
 
     def __init__(self, pipeline: Pipeline, state: dict[str, Any], now: int) -> None:

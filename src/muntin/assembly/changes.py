@@ -174,7 +174,7 @@ Types = dict[tuple[str, ...], str]
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownPieces:
     """What is known of the pieces of one summary."""
 
     algebra: Algebra
@@ -194,12 +194,12 @@ class StoredTypes:
 
     def __init__(self, cuttings: Mapping[str, Cutting]) -> None:
         self._cuttings = cuttings
-        self._of: dict[str, _Known] = {}
+        self._of: dict[str, _KnownPieces] = {}
 
     def check(self, now: Pieces, layout: Layout, partials: Iterable[Partial]) -> None:
         """SourceError where what a batch brings to one summary has another type than is stored."""
         name = layout.name
-        came: _Known | None = None
+        came: _KnownPieces | None = None
         for partial in partials:
             came = _with(name, came, *read_types(self._head(partial)))
         if came is None:
@@ -220,11 +220,13 @@ class StoredTypes:
         return _whole_head(lambda size: folder.read_part(payload.path, 0, size))
 
 
-def _stored(now: Pieces, layout: Layout, wanted: AbstractSet[tuple[str, ...]]) -> _Known | None:
+def _stored(
+    now: Pieces, layout: Layout, wanted: AbstractSet[tuple[str, ...]]
+) -> _KnownPieces | None:
     """What pieces tell, the newest first, until the types of these columns are known."""
     pieces = [p for length in (layout.pane, *layout.rungs) for p in now.of_length(layout, length)]
     left = sorted((piece.id for piece in pieces), reverse=True)
-    known: _Known | None = None
+    known: _KnownPieces | None = None
     many = PIECES_LOOKED_AT
     while left and (known is None or not wanted <= known.types.keys()):
         some, left, many = left[:many], left[many:], 2 * many
@@ -242,9 +244,9 @@ def _whole_head(read: Callable[[int], bytes], head: bytes | None = None) -> byte
     return found if len(found) >= size else read(size)
 
 
-def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _Known:
+def _with(name: str, known: _KnownPieces | None, algebra: Algebra, types: Types) -> _KnownPieces:
     if known is None:
-        return _Known(algebra, types, of_all=False)
+        return _KnownPieces(algebra, types, of_all=False)
     for column, kind in types.items():
         was = known.types.get(column, kind)
         if was != kind:
@@ -253,7 +255,7 @@ def _with(name: str, known: _Known | None, algebra: Algebra, types: Types) -> _K
         whole = known.algebra.united(algebra)
     except MuntinError as problem:
         raise other_type(name, f"{problem}") from None
-    return _Known(whole, known.types | types, known.of_all)
+    return _KnownPieces(whole, known.types | types, known.of_all)
 
 
 def other_type(name: str, what: str) -> SourceError:

@@ -117,7 +117,7 @@ class Sums(OfIndicators):
 
     def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         states: dict[str, Column] = {}
-        sums = _SumsOf(groups)
+        sums = _GroupSums(groups)
         for (name, kind), (read, missing) in zip(self.indicators, values, strict=True):
             states[f"{name}.nulls"] = summed(missing, groups)
             states[f"{name}.unseen"] = None
@@ -131,7 +131,7 @@ class Sums(OfIndicators):
 
     def merge(self, states: States, groups: Groups, items: Keys | None) -> States:
         out: dict[str, Column] = {}
-        sums = _SumsOf(groups)
+        sums = _GroupSums(groups)
         for name, kind in self.indicators:
             for part in ("nulls", "unseen"):
                 out[f"{name}.{part}"] = summed(states[f"{name}.{part}"], groups)
@@ -398,7 +398,7 @@ def _zeros(name: str, kind: SumType | None, size: int) -> dict[str, Column]:
     return {f"{name}.sum": frozen(np.zeros(size, _dtype(kind))), f"{name}.{_parts(kind)[3]}": None}
 
 
-class _SumsOf:
+class _GroupSums:
     """Sums over each group."""
 
     def __init__(self, groups: Groups) -> None:

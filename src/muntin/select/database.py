@@ -61,7 +61,7 @@ class Database:
         self._root: Any = None  # until the first statement: many a session asks none
         self._closed = False
         self._slots = threading.BoundedSemaphore(limits.concurrent)
-        self._idle: list[_Cursor] = []
+        self._idle: list[_DuckCursor] = []
         self._lock = threading.Lock()
         self._threads: tuple[int, ThreadPoolExecutor] | None = None  # and whose they are
 
@@ -135,7 +135,7 @@ class Database:
 
     def _read(
         self,
-        connection: _Cursor,
+        connection: _DuckCursor,
         sql: str,
         parameters: Mapping[str, Any] | None,
         tables: Sequence[str] | None,
@@ -157,7 +157,7 @@ class Database:
         return pa.Table.from_batches(batches, reader.schema)
 
     @contextmanager
-    def _connection(self, seconds: float) -> Iterator[_Cursor]:
+    def _connection(self, seconds: float) -> Iterator[_DuckCursor]:
         if not self._slots.acquire(timeout=seconds):
             raise DatabaseError(
                 "busy", f"no turn within {seconds:g} s: too many statements at once"
@@ -170,7 +170,7 @@ class Database:
                 root = self._root
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = _Cursor(root)
+                connection = _DuckCursor(root)
             try:
                 yield connection
             finally:
@@ -253,7 +253,7 @@ class _TablePlace:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
-class _Cursor:
+class _DuckCursor:
     """A cursor of DuckDB, the places for tables that it knows, and the statements over them."""
 
     def __init__(self, root: Any) -> None:

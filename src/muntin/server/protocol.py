@@ -67,7 +67,7 @@ find or make the feed of a topic, and call `opened`, or put a command before the
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedQuery:
     id: str
     channel: Channel
     seq: int = 0
@@ -90,7 +90,7 @@ class Connection:
         self.closed: Close | None = None
         self._run = run
         self._answers: deque[Frame] = deque()
-        self._subscriptions: dict[str, _Followed] = {}
+        self._subscriptions: dict[str, _FollowedQuery] = {}
         self._opening: dict[str, Subscribe] = {}
         self._unopened = 0
         """Those that the client has left since among them."""
@@ -173,7 +173,7 @@ class Connection:
             return self._left(channel)  # it has left since
         del self._opening[request.id]
         place = channel.head if request.after is None else request.after
-        self._subscriptions[request.id] = _Followed(request.id, channel, place=place)
+        self._subscriptions[request.id] = _FollowedQuery(request.id, channel, place=place)
         self._turn.append(request.id)
         return self._answer(
             {
@@ -300,7 +300,7 @@ class Connection:
         self._turn.remove(identifier)
         return [*self._left(subscription.channel), *self._answer(said)]
 
-    def _next_of(self, subscription: _Followed) -> Frame | ReplayWindows | None:
+    def _next_of(self, subscription: _FollowedQuery) -> Frame | ReplayWindows | None:
         channel = subscription.channel
         if channel.on == "update":
             if channel.seq > subscription.seq and channel.latest is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
+from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,11 +183,12 @@ def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:
         if own is None:
             raise SpecError("source: is missing: name one, or give summarize a DataFrame")
         return own
+    name = expanduser(path)
     usual = own.format if own is not None and own.format in FILE_FORMATS else "parquet"
-    kind = format_of(path) or _format_inside(str(path)) or usual
+    kind = format_of(name) or _format_inside(name) or usual
     if own is not None and own.format == kind:
-        return own.model_copy(update={"path": str(path)})
-    return SourceSpec(format=kind, path=str(path))
+        return own.model_copy(update={"path": name})
+    return SourceSpec(format=kind, path=name)
 
 
 def _format_inside(path: str) -> str | None:

@@ -48,7 +48,7 @@ def _expected(before: int, used: int, events: int, total: int) -> int:
     return min(_STEP * used, used + total - events)
 
 
-class _Index:
+class _SlotTable:
     __slots__ = ("slots", "state")
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Index:
         return sum(getattr(self, name).nbytes for name in ("slots", "state", *self.__slots__))
 
 
-class IntegerIndex(_Index):
+class IntegerIndex(_SlotTable):
     """Distinct int64 values (also packed pairs of numbers)."""
 
     __slots__ = ("known",)
@@ -105,7 +105,7 @@ class IntegerIndex(_Index):
             self._reserve(_expected(before, len(self), at, end) + min(BLOCK, end - at))
 
 
-class TextIndex(_Index):
+class TextIndex(_SlotTable):
     """Distinct strings, their bytes one after the other in an arena of the index's own."""
 
     __slots__ = ("arena", "hashes", "starts")

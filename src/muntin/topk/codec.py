@@ -27,7 +27,7 @@ OBJECTS_MAX = MESSAGE_BYTES_MAX // _NUMBER_BYTES_MAX  # more take seconds to rea
 _UNSIGNED_MAX = (1 << 63) - 1
 
 
-class _Writer:
+class _Encoder:
     def __init__(self) -> None:
         self.out = bytearray()
 
@@ -78,7 +78,7 @@ class _Writer:
             self.signed(value)
 
 
-class _Reader:
+class _Decoder:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 2
@@ -151,16 +151,16 @@ class _Reader:
         return tuple([(item, self.signed()) for item in self.objects()])
 
 
-_Field = tuple[Callable[[_Writer, Any], None], Callable[[_Reader], Any]]
-_UNSIGNED: _Field = (_Writer.unsigned, _Reader.unsigned)
-_SIGNED: _Field = (_Writer.signed, _Reader.signed)
-_OBJECTS: _Field = (_Writer.objects, _Reader.objects)
+_Field = tuple[Callable[[_Encoder, Any], None], Callable[[_Decoder], Any]]
+_UNSIGNED: _Field = (_Encoder.unsigned, _Decoder.unsigned)
+_SIGNED: _Field = (_Encoder.signed, _Decoder.signed)
+_OBJECTS: _Field = (_Encoder.objects, _Decoder.objects)
 
 
 def _maybe(form: _Field) -> _Field:
     write, read = form
 
-    def write_maybe(writer: _Writer, value: Any) -> None:
+    def write_maybe(writer: _Encoder, value: Any) -> None:
         writer.out.append(value is not None)
         if value is not None:
             write(writer, value)
@@ -176,7 +176,7 @@ _FORMS: dict[str, _Field] = {
     "at_least": _maybe(_SIGNED),
     "objects": _OBJECTS,
     "top": _maybe(_OBJECTS),
-    "entries": (_Writer.entries, _Reader.entries),
+    "entries": (_Encoder.entries, _Decoder.entries),
 }
 # Codes, and the fields of each class in their order, are for ever.
 KINDS: dict[int, type[m.Message]] = dict(
@@ -197,7 +197,7 @@ def fits(items: Sequence[m.Object]) -> bool:
 def encode(message: m.Message) -> bytes:
     """The message's bytes. `BadArgument` where a field cannot be in a message."""
     kind = type(message)
-    writer = _Writer()
+    writer = _Encoder()
     writer.out += bytes((FORMAT_VERSION, _CODES[kind]))
     for name, write, _ in _FIELDS[kind]:
         write(writer, getattr(message, name))
@@ -225,7 +225,7 @@ def decode(data: bytes) -> m.Message:
     kind = KINDS.get(data[1])
     if kind is None:
         raise CorruptMessage(f"message of unknown kind {data[1]}: a newer Muntin?")
-    reader = _Reader(data)
+    reader = _Decoder(data)
     found = {name: read(reader) for name, _, read in _FIELDS[kind]}
     if reader.at != len(data):
         raise CorruptMessage(f"{len(data) - reader.at} bytes too many after the message")

@@ -16,7 +16,7 @@ QUIET_SECONDS = 60.0
 _log = logging.getLogger("muntin")
 
 
-class _Watch(event.Listener):
+class _CompileListener(event.Listener):
     """Hears of each kernel, and of those that it calls, in every thread."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def _first_to_say() -> bool:
     return True
 
 
-_watch = _Watch()
+_watch = _CompileListener()
 event.register("numba:compile", _watch)
 
 
