@@ -21,7 +21,7 @@ def now(monkeypatch, tmp_path):
 
 
 def test_a_word_is_said_once_after_a_second(now, caplog):
-    watch = compiling._Watch()
+    watch = compiling._CompileListener()
     with caplog.at_level(logging.WARNING, "muntin"):
         watch.on_start(None)
         assert watch.running
@@ -45,7 +45,7 @@ def test_of_a_command_s_processes_one_says_it(now, caplog, tmp_path):
         for process in range(3):
             if process == 2:  # days later
                 os.utime(tmp_path / "compiling", (0, 0))
-            watch = compiling._Watch()
+            watch = compiling._CompileListener()
             watch.on_start(None)
             now[0] += 2
             watch.on_end(None)
