@@ -208,7 +208,7 @@ def test_equal_rows_of_millions_of_panes_are_read_again() -> None:
     cutter = runs.Runs(cutting.Cutting("s", 2))
     cutter.add(made)
     cutter._cut()
-    assert sum(decode(payload).rows for _, _, payload in cutter._sections) == panes
+    assert sum(decode(payload).rows for _, payload in cutter._sections) == panes
 
 
 def test_shards_must_be_a_power_of_two() -> None:

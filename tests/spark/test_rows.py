@@ -13,9 +13,9 @@ def rows_of():
 
     def rows(task):
         return [
-            (what, f"name {task}", -(2**62) + size, 2**62, bytes([task, what]) * (size // 2))
+            (what, f"name {task}", -(2**62) + size, bytes([task, what]) * (size // 2))
             for what, size in enumerate(SIZES)
-        ] + [(7, "", 0, 0, b"odd")]
+        ] + [(7, "", 0, b"odd")]
 
     return rows
 

@@ -80,7 +80,7 @@ def _spilled(folder: PayloadFolder, rows: Sequence[Row]) -> Row:
     """Rows in a file, but for those that name such files."""
     batches = list(as_batches(row for row in rows if row[0] != SPILLED))
     stored = folder.write("rows", ipc_bytes(batches, batches[0].schema), lasting=False)
-    return SPILLED, "", 0, 0, stored.to_bytes()
+    return SPILLED, "", 0, stored.to_bytes()
 
 
 def _named(rows: Iterable[Row]) -> list[Row]:

@@ -214,7 +214,7 @@ class FingerprintIndex(IndexReader):
 
         def answer(number: int) -> Iterator[Row]:
             mine = groups[number * len(groups) // count : (number + 1) * len(groups) // count]
-            yield 0, "", 0, 0, ask_here(folder, asked, mine).tobytes()
+            yield 0, "", 0, ask_here(folder, asked, mine).tobytes()
 
         with plainly():
             rows = tasks_of(self._spark)(count, answer)

@@ -162,13 +162,13 @@ class TaskFold:
         for name, parts in self._segments.items():
             for group in _groups(parts):
                 for part in cut(merge(group)):
-                    yield PARTIAL, name, 0, part.count, encode(part)
+                    yield PARTIAL, name, 0, encode(part)
             parts.clear()
         if all_of_it:
             for record in self.rejected:
                 told = json.dumps([record.reason, record.detail, record.place])
-                yield REJECTED, told, 0, 0, record.raw
-            yield TALLY, json.dumps(astuple(self.tally)), 0, 0, b""
+                yield REJECTED, told, 0, record.raw
+            yield TALLY, json.dumps(astuple(self.tally)), 0, b""
 
     def _fold_waiting(self, all_of_it: bool = True) -> None:
         """Rows that wait become one segment of each summary.
@@ -286,7 +286,7 @@ def gathered(rows: Iterable[Row]) -> Gathered:
     tally, rejected, pieces = Tally(), [], []
     segments: dict[str, list[bytes]] = {}
     for row in rows:
-        what, name, _, _, payload = row
+        what, name, _, payload = row
         if what == PIECE:
             pieces.append(partial_of(row))
         elif what == PARTIAL:

@@ -20,18 +20,18 @@ from muntin.spark.session import is_classic, own_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Row = tuple[int, str, int, int, bytes]
-"""What it is, name, pane, events, payload."""
+Row = tuple[int, str, int, bytes]
+"""What it is, name, shard, payload."""
 Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
 """Runs as many tasks, each given its number; their rows, task after task."""
-ROWS_DDL = "what tinyint, name string, pane bigint, events bigint, payload binary"
+ROWS_DDL = "what tinyint, name string, shard bigint, payload binary"
 PARTIAL, REJECTED, TALLY, SEQUENCED, RUN, PIECE, SPILLED = range(7)  # what a row is
 PIECE_BYTES = 1 << 20
-_KINDS = pa.int8(), pa.string(), pa.int64(), pa.int64(), pa.binary()
-_SCHEMA = pa.schema(list(zip(("what", "name", "pane", "events", "payload"), _KINDS, strict=True)))
+_KINDS = pa.int8(), pa.string(), pa.int64(), pa.binary()
+_SCHEMA = pa.schema(list(zip(("what", "name", "shard", "payload"), _KINDS, strict=True)))
 _BATCH_BYTES = 32 << 20
 
-_Head = tuple[int, str, int, int, int]  # with the size of the payload that follows
+_Head = tuple[int, str, int, int]  # with the size of the payload that follows
 
 
 def as_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
@@ -80,8 +80,8 @@ def tasks_of(spark: SparkSession) -> Tasks:
 def _collected(spark: SparkSession, count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:
     def run(numbers: Iterable[int]) -> Iterator[_Head | bytes]:
         for number in list(numbers):  # all read: else the worker could not be used again
-            for what, name, pane, events, payload in task(number):
-                yield what, name, pane, events, len(payload)
+            for what, name, shard, payload in task(number):
+                yield what, name, shard, len(payload)
                 for begin in range(0, len(payload), PIECE_BYTES):
                     yield payload[begin : begin + PIECE_BYTES]
 
@@ -90,9 +90,9 @@ def _collected(spark: SparkSession, count: int, task: Callable[[int], Iterable[R
         found: deque[Any] = deque(tasks.mapPartitions(run).collect())
     rows: list[Row] = []
     while found:
-        what, name, pane, events, size = found.popleft()
+        what, name, shard, size = found.popleft()
         pieces = [found.popleft() for _ in range(-(-size // PIECE_BYTES))]
-        rows.append((what, name, pane, events, b"".join(pieces)))  # one piece is not copied
+        rows.append((what, name, shard, b"".join(pieces)))  # one piece is not copied
     return rows
 
 

@@ -33,7 +33,8 @@ RUN_BYTES_MAX = 64 << 20  # in a task's memory, then written
 BUFFERED_BYTES_MAX = 256 << 20  # of segments of one summary; then they are cut
 SEGMENTS_MAX = 8  # then they are merged
 SHRINKS = 0.7  # a merge that leaves more of the rows than this is left to the shards' own
-_SIZE = struct.Struct("<q")
+_HEAD = struct.Struct("<qqq")
+"""Of a piece: the length of its slices, and how many bytes say these and its file's name."""
 
 
 class Runs:
@@ -43,7 +44,7 @@ class Runs:
         self._cutting = cutting
         self._parts: list[Segment] = []
         self._merges = True
-        self._sections: list[tuple[int, int, bytes]] = []
+        self._sections: list[tuple[int, bytes]] = []
         self._nbytes = 0
         self._written: list[Row] = []
 
@@ -63,7 +64,7 @@ class Runs:
             whole = merge(self._parts)
             self._parts.clear()
             if whole.nbytes < self._cutting.cut_bytes:
-                yield PARTIAL, self._cutting.summary, 0, whole.count, encode(whole)
+                yield PARTIAL, self._cutting.summary, 0, encode(whole)
             else:
                 self._parts.append(whole)
         if all_of_it:
@@ -77,7 +78,7 @@ class Runs:
             shards = split(segment, self._cutting.shards)
             for part in (part for shard in shards for part in cut(shard)):
                 payload = encode(part)
-                self._sections.append((part.shard, part.count, payload))
+                self._sections.append((part.shard, payload))
                 self._nbytes += len(payload)
         self._parts.clear()
         if self._nbytes >= RUN_BYTES_MAX:
@@ -88,12 +89,11 @@ class Runs:
             return
         assert self._cutting.folder is not None  # noqa: S101 (who has shards has a folder)
         name = f"run-{self._cutting.summary}"
-        payload = b"".join(payload for *_, payload in self._sections)
+        payload = b"".join(payload for _, payload in self._sections)
         stored = self._cutting.folder.write(name, payload, lasting=False)
-        sizes = [(shard, len(payload)) for shard, _, payload in self._sections]
+        sizes = [(shard, len(payload)) for shard, payload in self._sections]
         written = json.dumps([stored.path, sizes]).encode()
-        events = sum(events for _, events, _ in self._sections)
-        self._written.append((RUN, self._cutting.summary, 0, events, written))
+        self._written.append((RUN, self._cutting.summary, 0, written))
         self._sections.clear()
         self._nbytes = 0
 
@@ -109,7 +109,7 @@ def merged(plan: Plan, rows: Sequence[Row], tasks: Tasks) -> Sequence[Row]:
     cuttings = plan.cuttings
     runs: dict[tuple[str, int], list[_Section]] = {}
     paths: dict[str, list[str]] = {}
-    for _, name, _, _, written in (row for row in rows if row[0] == RUN):
+    for _, name, _, written in (row for row in rows if row[0] == RUN):
         path, sizes = json.loads(written)
         paths.setdefault(name, []).append(path)
         _folder(cuttings[name]).check_seen(path, sum(size for _, size in sizes))
@@ -148,8 +148,8 @@ def _merged(
         named = b""
         if isinstance(payload, Stored):
             named, payload = payload.to_bytes(), b""
-        body = b"".join((_SIZE.pack(len(slices)), slices, _SIZE.pack(len(named)), named, payload))
-        yield PIECE, cutting.summary, partial.shard, partial.length or 0, body
+        head = _HEAD.pack(partial.length or 0, len(slices), len(named))
+        yield PIECE, cutting.summary, partial.shard, b"".join((head, slices, named, payload))
 
 
 def _decoded(folder: PayloadFolder, section: _Section) -> Segment:
@@ -165,14 +165,11 @@ def _decoded(folder: PayloadFolder, section: _Section) -> Segment:
 
 def partial_of(row: Row) -> Partial:
     """The partial that a task has made."""
-    _, name, shard, length, body = row
-    (size,) = _SIZE.unpack_from(body)
-    at = _SIZE.size + size
-    slices = Slices.from_bytes(body[_SIZE.size : at])
-    (size,) = _SIZE.unpack_from(body, at)
-    at += _SIZE.size
-    named, payload = body[at : at + size], body[at + size :]
-    stored = Stored.from_bytes(named) if named else payload
+    _, name, shard, body = row
+    length, size, name_size = _HEAD.unpack_from(body)
+    at = _HEAD.size + size
+    slices, named = Slices.from_bytes(body[_HEAD.size : at]), body[at : at + name_size]
+    stored = Stored.from_bytes(named) if named else body[at:]
     return Partial(name, slices, stored, length or None, shard)
 
 

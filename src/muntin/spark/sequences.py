@@ -45,8 +45,7 @@ Key = tuple[str, int]
 
 
 class Sequencer:
-    """Gathers one task's rows for the sequential summaries among `summaries`: Arrow IPC, with the
-    shard in the place of the pane."""
+    """Gathers one task's rows for the sequential summaries among `summaries`: Arrow IPC."""
 
     def __init__(self, summaries: Mapping[str, SummarySpec]) -> None:
         self._specs = {n: s for n, s in summaries.items() if isinstance(s, PeriodicSpec)}
@@ -79,7 +78,7 @@ class Sequencer:
                 yield from _rows(name, spec.shards, pa.concat_arrays(items), np.concatenate(at))
             if self._nulls[name]:
                 nulls = np.concatenate(self._nulls[name])
-                yield SEQUENCED, name, NULLS, len(nulls), nulls.tobytes()
+                yield SEQUENCED, name, NULLS, nulls.tobytes()
                 self._nulls[name] = []
 
 
@@ -99,7 +98,7 @@ def _rows(name: str, shards: int, items: pa.Array, times: np.ndarray) -> list[Ro
             columns = [items.slice(begin, end - begin), pa.array(times[begin:end])]
             batch = pa.RecordBatch.from_arrays(columns, names=["item", "time"])
             payload = ipc_bytes([batch], batch.schema, _OPTIONS)
-            rows.append((SEQUENCED, name, shard, end - begin, payload))
+            rows.append((SEQUENCED, name, shard, payload))
         begin = end
     return rows
 
@@ -197,7 +196,7 @@ class PipelineShards:
             items, times = table["item"], table["time"].to_numpy()
             if is_text(items.type):  # all of a batch may be too long for 32-bit offsets
                 items = items.cast(pa.large_string())
-        nulls = np.frombuffer(b"".join(p for _, _, of, _, p in rows if of == NULLS), np.int64)
+        nulls = np.frombuffer(b"".join(p for _, _, of, p in rows if of == NULLS), np.int64)
         shard.update(items, times, until=until, late_before=late_before, nulls=len(nulls))
         payload = shard.to_bytes()
         if len(payload) > PAYLOAD_BYTES_MAX:
@@ -217,7 +216,7 @@ def _read(name: str, number: int, payload: bytes) -> PeriodicShard:
 
 
 def _items(rows: Sequence[Row]) -> list[bytes]:
-    return [payload for _, _, shard, _, payload in rows if shard != NULLS]
+    return [payload for _, _, shard, payload in rows if shard != NULLS]
 
 
 def _sent(rows: Sequence[Row]) -> dict[Key, list[Row]]:

@@ -74,10 +74,10 @@ def scatter(plan: IndexPlan, batches: Batches) -> Iterator[Row]:
         writer.add(hashes)
     run = writer.finish()
     if run is not None:
-        yield RUN, run, 0, 0, b""
+        yield RUN, run, 0, b""
     if digest is not None and digest.count:
         # Two tasks with the same numbers make the same file, which then counts for each.
-        yield DIGEST, write_once(folder, "digest", digest.to_bytes()), 0, 0, b""
+        yield DIGEST, write_once(folder, "digest", digest.to_bytes()), 0, b""
 
 
 @contextmanager
@@ -103,11 +103,11 @@ def gather(plan: IndexPlan, left: Sequence[Row], task: int) -> Iterator[Row]:
         if len(hashes):
             summary = _partition(plan, partition, hashes)
             file = write_partition(plan.folder, partition, plan.index.revision + 1, summary)
-            yield FILE, "", 0, 0, json.dumps(asdict(file)).encode()
+            yield FILE, "", 0, json.dumps(asdict(file)).encode()
     share = digests[task :: plan.tasks]
     digest = sum_of_digests(read_checked(f"{plan.runs}/{name}") for name in share)
     if digest is not None:
-        yield DIGEST, "", 0, 0, digest.to_bytes()
+        yield DIGEST, "", 0, digest.to_bytes()
 
 
 def sum_of_digests(stored: Iterable[bytes]) -> DyadicQDigest | None:
