@@ -86,10 +86,15 @@ class SelectError(MuntinError, ValueError):
         self.remedy = remedy
         super().__init__(self._rendered())
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Its attributes."""
+        names = ("message", "code", "text", "position", "length", "remedy")
+        return {name: getattr(self, name) for name in names}
+
     def replaced(self, **changes: Any) -> SelectError:
         """The same error with other attributes."""
-        names = ("message", "code", "text", "position", "length", "remedy")
-        return SelectError(**{name: getattr(self, name) for name in names} | changes)
+        return SelectError(**self.parts | changes)
 
     def moved(self, place: Callable[[int], int]) -> SelectError:
         """The error, at its place in another text, which the other side has."""

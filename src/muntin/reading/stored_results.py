@@ -71,18 +71,11 @@ def outdated(result: bytes, summary: str) -> bytes:
 
 def stored_error(error: Exception) -> bytes:
     """The bytes that stand for a result where there is none."""
-    found = (
-        error
-        if isinstance(error, SelectError)
-        else SelectError(str(error) or type(error).__name__, code="standing")
-    )
+    said = str(error) or type(error).__name__
+    found = error if isinstance(error, SelectError) else SelectError(said, code="standing")
     parts = {
-        "message": found.message[:_TEXT_MAX],
-        "code": found.code,
-        "text": found.text[:_TEXT_MAX],
-        "position": min(found.position, _TEXT_MAX),
-        "length": found.length,
-        "remedy": found.remedy[:_TEXT_MAX],
+        name: part[:_TEXT_MAX] if isinstance(part, str) else min(part, _TEXT_MAX)
+        for name, part in found.parts.items()
     }
     empty = pa.schema([], {_ERROR: json.dumps(parts).encode()})
     return _stream(pa.Table.from_arrays([], schema=empty))

@@ -21,9 +21,9 @@ from muntin.server.auth import Grant
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
 from muntin.server.metrics import Metrics
-from muntin.server.problems import RefusalError, needs_token, problem, status_of
+from muntin.server.problems import RefusalError, needs_token, status_of
 from muntin.server.reader import Reader
-from muntin.server.sending import AnswerResponse, client_of, while_there
+from muntin.server.sending import AnswerResponse, client_of, refusal, while_there
 from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
@@ -177,13 +177,9 @@ class Http:
             try:
                 return await route(request, self.admitted(request))
             except Exception as error:
-                status = status_of(error)
-                if status == 500:
+                if status_of(error) == 500:
                     _LOG.exception("%s %s failed", request.method, request.url.path)
-                headers = {"retry-after": "1"} if status == 503 else {}
-                if status == 401:
-                    headers["www-authenticate"] = "Bearer"
-                return JSONResponse({"error": problem(error)}, status, headers)
+                return refusal(error)
 
         return endpoint
 

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Address
-from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
 from muntin.errors import MuntinError
@@ -27,23 +26,13 @@ from muntin.server.limits import ServerLimits
 from muntin.server.messages import LiveCommand, LiveHello, Subscribe
 from muntin.server.problems import RefusalError, needs_token, problem
 from muntin.server.pushes import Subscriber
-from muntin.server.sending import client_of
+from muntin.server.sending import client_of, refusal
 from muntin.server.sockets import UvicornSocket, socket_of
 
 TICK_SECONDS = 1.0
 Tokens = Callable[[], tuple[str, str]]
 """Gives the reader's and the operator's token as they are now."""
 _LOG = logging.getLogger("muntin.server")
-
-
-class Connected(Subscriber, Protocol):
-    """Whoever is connected: a WebSocket's client or a stream of events."""
-
-    connection: protocol.Connection
-
-    def carry_out(self, effects: Iterable[protocol.Effect]) -> None:
-        """What the protocol asks for, then what there is to write."""
-        ...
 
 
 class LiveClient:
@@ -148,8 +137,8 @@ class Hub:
     commands: Commands
     limits: ServerLimits
     _tokens: Tokens | None
-    clients: set[Connected] = field(default_factory=set)
-    streams: set[Connected] = field(default_factory=set)
+    clients: set[Subscriber] = field(default_factory=set)
+    streams: set[Subscriber] = field(default_factory=set)
     """SSE clients."""
     sent: int = 0
     sent_bytes: int = 0
@@ -170,8 +159,7 @@ class Hub:
                 await websocket.accept()
                 await self._converse(websocket, client)
         except RefusalError as refused:
-            body = {"error": problem(refused)}
-            await websocket.send_denial_response(JSONResponse(body, refused.status))
+            await websocket.send_denial_response(refusal(refused))
 
     async def _converse(self, websocket: WebSocket, client: LiveClient) -> None:
         connection = client.connection
@@ -205,7 +193,7 @@ class Hub:
             raise needs_token(sent=bool(bearer(headers)))
         return grant
 
-    async def replay(self, who: Connected, asked: protocol.ReplayWindows) -> None:
+    async def replay(self, who: Subscriber, asked: protocol.ReplayWindows) -> None:
         """Give a connection the windows that it has missed."""
         try:
             found, gap = await self.feeds.replay(
@@ -221,7 +209,7 @@ class Hub:
 
     @contextmanager
     def place(
-        self, who: Connected, among: set[Connected], address: Address | None
+        self, who: Subscriber, among: set[Subscriber], address: Address | None
     ) -> Iterator[None]:
         """A place for a client while it stays. Raises RefusalError where there are too many."""
         if self._places.full:
@@ -265,5 +253,5 @@ class Hub:
         for client in self._everybody():
             client.carry_out(client.connection.leave())
 
-    def _everybody(self) -> tuple[Connected, ...]:
+    def _everybody(self) -> tuple[Subscriber, ...]:
         return (*self.clients, *self.streams)

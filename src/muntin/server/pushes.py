@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, comp
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import problem, status_of, stops
+from muntin.server.protocol import Connection, Effect
 from muntin.server.reader import Reader
 from muntin.server.state import Once, StateReader
 from muntin.server.statements import Statements
@@ -26,12 +27,19 @@ _LOG = logging.getLogger("muntin.server")
 
 
 class Subscriber(Protocol):
-    """Who is notified that a channel has news."""
+    """Whoever is connected: a WebSocket's client or a stream of events."""
 
+    connection: Connection
     client: Hashable
     """Whose turn its statements take."""
 
-    def pump(self) -> None: ...
+    def pump(self) -> None:
+        """A channel has news."""
+        ...
+
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        """What the protocol asks for, then what there is to write."""
+        ...
 
 
 Closing = tuple[Place, ClosedWindow]

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from starlette.datastructures import Address
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.server.auth import is_loopback
 from muntin.server.limits import ServerLimits
-from muntin.server.problems import RefusalError
+from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.sockets import stream_of
 from muntin.server.statements import PIECE_BYTES, Statements, StoredAnswer
 
@@ -48,6 +48,13 @@ async def while_there(request: Request, asking: Coroutine[Any, Any, T]) -> T:
         raise RefusalError(400, "gone", "the connection ended before the answer came") from None
     finally:
         watching.cancel()
+
+
+def refusal(error: BaseException) -> JSONResponse:
+    """An error as the answer to a request, or to a handshake."""
+    status = status_of(error)
+    headers = {503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(status)
+    return JSONResponse({"error": problem(error)}, status, headers)
 
 
 class AnswerResponse(Response):

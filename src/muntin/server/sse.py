@@ -11,7 +11,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from muntin.errors import MuntinError
@@ -20,8 +19,7 @@ from muntin.server.channel import Frame, Place
 from muntin.server.http import Http, parameters
 from muntin.server.live import Hub
 from muntin.server.messages import ENTRIES, Subscribe, topic
-from muntin.server.problems import problem, status_of
-from muntin.server.sending import client_of
+from muntin.server.sending import client_of, refusal
 from muntin.server.sockets import stream_of
 
 COMMENT_SECONDS = 15.0  # proxies close what is silent
@@ -47,8 +45,7 @@ class Events:
                 await client.open(wanted)
                 await client.run()
         except MuntinError as error:
-            body = {"error": problem(error)}
-            await JSONResponse(body, status_of(error))(scope, receive, send)
+            await refusal(error)(scope, receive, send)
 
 
 class _EventClient:

@@ -4,46 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import pyarrow as pa
+from typing import Any
 
 from muntin.errors import SelectError, UnknownName
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
-from muntin.sites.status import Status, TopKSnapshot
+from muntin.sites.status import Status
 from muntin.spec import Pipeline
-
-_MOMENT = pa.timestamp("us")
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalTopK:
-    """What `top_k` asks: items and values of one answer."""
-
-    snapshot: TopKSnapshot
-    kind: ClassVar[str] = GLOBAL_TOP_K
-
-    def top(self, k: int) -> pa.Table:
-        """At most `k` rows, and not more than the coordinator keeps: item, value, valid, as_of."""
-        shown = self.snapshot
-        items = shown.items[:k]
-        plain = all(isinstance(item, int) for item, _ in items) and bool(items)
-        names = [item if plain else str(item) for item, _ in items]
-        values = [value for _, value in items]
-        whole = pa.int64() if shown.spec.scale is None else pa.float64()
-        covered = shown.covered
-        return pa.table(
-            {
-                "item": pa.array(names, pa.int64() if plain else pa.string()),
-                "value": pa.array(values, whole),
-                "valid": pa.array([shown.answer.valid] * len(items), pa.bool_()),
-                "as_of": pa.array([covered[1] if covered else None] * len(items), _MOMENT),
-            }
-        )
 
 
 class GlobalCatalog:
@@ -87,7 +56,7 @@ class GlobalCatalog:
             )
         shown = self._status.snapshot
         return Loaded(
-            summary=GlobalTopK(shown),
+            summary=shown,
             covered=shown.covered,
             stored=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from muntin.errors import CorruptMessage
 from muntin.server.auth import Auth, bearer, digest
-from muntin.server.problems import RefusalError, problem
+from muntin.server.problems import RefusalError
+from muntin.server.sending import refusal
 from muntin.server.sockets import socket_of
 from muntin.sites import protocol
 from muntin.sites.protocol import Refused
@@ -40,8 +40,7 @@ class Endpoint:
         try:
             self._check_admission(websocket)
         except RefusalError as refused:
-            body = {"error": problem(refused)}
-            await websocket.send_denial_response(JSONResponse(body, refused.status))
+            await websocket.send_denial_response(refusal(refused))
             return
         await websocket.accept()
         self._open += 1

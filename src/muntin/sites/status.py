@@ -7,8 +7,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+import pyarrow as pa
+
+from muntin.select.functions import GLOBAL_TOP_K
 from muntin.sites.counts import SiteCounts, totals
 from muntin.sites.spec import CoordinatorSpec
 from muntin.times import instant_text, now_us
@@ -17,11 +20,12 @@ from muntin.topk.messages import NOTHING
 from muntin.topk.site import UNIT_MIN
 
 Unscaled = int | float | None
+_MOMENT = pa.timestamp("us")
 
 
 @dataclass(frozen=True, slots=True)
 class TopKSnapshot:
-    """The top k, and how far it can be trusted, in the units of the source.
+    """The top k, and how far it can be trusted, in the units of the source: what `top_k` asks.
 
     `stale`: the answer's unit has not moved for longer than the lease: no site seals panes any
       more.
@@ -34,6 +38,23 @@ class TopKSnapshot:
     spec: CoordinatorSpec
     stale: bool
     problem: str = ""
+    kind: ClassVar[str] = GLOBAL_TOP_K
+
+    def top(self, k: int) -> pa.Table:
+        """At most `k` rows, and not more than the coordinator keeps: item, value, valid, as_of."""
+        items, covered = self.items[:k], self.covered
+        plain = all(isinstance(item, int) for item, _ in items) and bool(items)
+        names = [item if plain else str(item) for item, _ in items]
+        values = [value for _, value in items]
+        whole = pa.int64() if self.spec.scale is None else pa.float64()
+        return pa.table(
+            {
+                "item": pa.array(names, pa.int64() if plain else pa.string()),
+                "value": pa.array(values, whole),
+                "valid": pa.array([self.answer.valid] * len(items), pa.bool_()),
+                "as_of": pa.array([covered[1] if covered else None] * len(items), _MOMENT),
+            }
+        )
 
     @property
     def items(self) -> tuple[tuple[Object, Unscaled], ...]:

@@ -230,13 +230,12 @@ def _relation_at(
     first = words[at]
     if first.kind == "quoted" and first.value in known:
         return known[first.value]
-    name = first.text.lower() if first.kind == "name" else first.value
+    name = first.plain
     inside = at + 2 < len(words) and words[at + 1].text == "("
     if inside and name in (*TABLE_FUNCTIONS, "trend", "windows") and words[at + 2].is_name:
         if name in ("trend", "windows"):
             return None  # their rows have times of their own
-        word = words[at + 2]
-        name = word.text.lower() if word.kind == "name" else word.value
+        name = words[at + 2].plain
     of_it = (r for r in known.values() if r.source.lower() == name.lower() and TIME not in r.own)
     return next(of_it, next((r for r in known.values() if r.source.lower() == name.lower()), None))
 
