@@ -315,6 +315,21 @@ def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_p
     assert 'muntin_webhook_waiting{pipeline="orders"} 0.0' in metrics
 
 
+def test_what_is_pushed_at_the_end_is_in_the_status(tmp_path, monkeypatch):
+    """A run of cron, say: its last word in the ledger comes before the webhook has all."""
+    monkeypatch.setattr("muntin.assembly.webhook.LEAVE_SECONDS", 60.0)
+    receiver = Receiver(tmp_path)
+    ledger = temporary()
+    ingest = Ingest(alerting(webhook=receiver.url), ledger, query_id="q")
+    take(ingest, range(len(MINUTES)))
+    ingest.finish(ended=True)
+    ingest.close()
+    receiver.kill()
+    status = ledger.status("orders")
+    assert status["state"] == "finished"
+    assert status["webhook"]["delivered"] == len(receiver.received()) == 4
+
+
 def test_what_a_webhook_refuses_does_not_hold_up_the_rest(tmp_path):
     receiver = Receiver(tmp_path, status=422)
     ledger = temporary()

@@ -63,7 +63,7 @@ class Webhook:
         self._taken = taken
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._delivered = self._refused = self._failures = 0
+        self._tries = {"delivered": 0, "refused": 0, "failures": 0}
         self._error = ""
         self._thread = threading.Thread(target=self._work, name="muntin-webhook", daemon=True)
         self._thread.start()
@@ -81,12 +81,7 @@ class Webhook:
             self._thread.join(timeout=LEAVE_SECONDS)
 
     def said(self) -> dict[str, Any]:
-        return {
-            "delivered": self._delivered,
-            "refused": self._refused,
-            "failures": self._failures,
-            "error": self._error,
-        }
+        return {**self._tries, "error": self._error}
 
     def _work(self) -> None:
         tries = 0
@@ -123,15 +118,12 @@ class Webhook:
             if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
                 why = "its answer is no HTTP"  # what it says may be what it was sent: the address
             return self._failed(why.replace(self._parts.hostname or "", "the receiver"))
-        if status in REFUSED:
-            self._refused += 1
-        else:
-            self._delivered += 1
+        self._tries["refused" if status in REFUSED else "delivered"] += 1
         self._error = ""
         return True
 
     def _failed(self, why: str) -> bool:
-        self._failures += 1
+        self._tries["failures"] += 1
         self._error = why[:ERROR_CHARACTERS_MAX]
         return False
 

@@ -238,6 +238,10 @@ class Ingest:
             self._answering.join(timeout=5)
         self._maintenance.close()
         self._alerts.close()
+        if self.pipeline.webhook is not None:  # which has pushed since the last word
+            with suppress(LedgerError):
+                said = {**(self.ledger.status(self.pipeline.name) or {})}
+                self.writer.set_status(said | {"webhook": self._alerts.said()}, news=False)
         self._queries.close()
         self.writer.close()
         self._cache.clear()
