@@ -442,9 +442,9 @@ def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, mo
     assert counted(url) == 12
 
 
-def take(url, query, run, batch_id, mode="continue"):
-    rows = committing.sent(PLAIN, [BATCH])[2]
-    committing.commit_batch(PLAIN, url, mode, (query, run, rows), batch_id)
+def take(url, query, run, batch_id, mode="continue", pipeline=PLAIN):
+    rows = committing.sent(pipeline, [BATCH])[2]
+    committing.commit_batch(pipeline, url, mode, (query, run, rows), batch_id)
 
 
 def counted(url):
@@ -504,6 +504,18 @@ def test_overwriting_happens_once_a_query(url):
     take(url, "new", "run 1", 2, "overwrite")
     take(url, "new", "run 2", 3, "overwrite")
     assert counted(url) == 12
+
+
+def test_a_changed_spec_leaves_nothing_of_the_one_before(url):
+    """Threads and descriptors would grow with each change, and old alerts go on being asked."""
+    take(url, "q", "run 1", 0)
+    [(_, before)] = committing._open.values()
+    entries = {name: entry for name, entry in SPEC.items() if name not in ("fields", "queries")}
+    take(url, "q", "run 2", 1, pipeline=Pipeline.of(entries))
+    [(run, ingest)] = committing._open.values()
+    assert (run, dict(ingest.pipeline.queries)) == ("run 2", {})
+    assert not before._answering.is_alive()
+    assert counted(url) == 6
 
 
 def test_what_is_large_goes_by_files(url, tmp_path, monkeypatch):
