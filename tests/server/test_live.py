@@ -108,6 +108,36 @@ def test_a_standing_query_is_the_trend_that_the_pipeline_stored(live, feeder, se
     assert pushed["result"]["rows"] == trend[-5:]
 
 
+def test_a_standing_query_that_goes_to_another_summary_is_followed_there(ledger):
+    """By those who are there, and by who joins them; not by windows that it does not run on."""
+
+    def asking(select):
+        windows = {"minutes": "1 minute", "pairs": "2 minutes"}
+        summaries = {
+            name: {"keys": ["driver"], "window": {"kind": "tumbling", "length": length}}
+            for name, length in windows.items()
+        }
+        return pipeline(summaries=summaries, queries={"busiest": select})
+
+    feeder = Feeder(ledger, asking("SELECT driver, count FROM minutes(driver)"))
+    with Server(ledger, port=0) as server:
+        live, other = Live(server), Live(server)
+        live.subscribe(query="busiest")
+        for _ in range(3):
+            feeder.minute()
+        assert live.hear("window")["window"]["summary"] == "minutes"
+        feeder.ingest.reconfigure(asking("SELECT driver, count FROM pairs(driver)"))
+        for _ in range(4):
+            feeder.minute()
+        until(lambda: live.hear("window")["window"]["summary"] == "pairs")
+        other.subscribe(query="busiest")
+        for _ in range(4):
+            feeder.minute()
+        heard = [client.hear("window")["window"]["summary"] for client in (live, other)]
+        assert heard == ["pairs", "pairs"]
+    feeder.close()
+
+
 def test_a_late_event_is_pushed_as_a_revision(live, feeder):
     live.subscribe(windows="orders")
     feeder.late(5)

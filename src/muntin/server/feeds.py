@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from muntin.errors import LedgerError
+from muntin.errors import LedgerError, SelectError
 from muntin.ledger.base import Ledger
+from muntin.select.catalog import QueryInfo
 from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
@@ -73,6 +74,7 @@ class Feeds:
         self._pushes = PushMaker(reader, statements, limits)
         self._closings = Closings(reader.ledger)
         self._head = BEGINNING
+        self._queries: dict[str, QueryInfo] = {}
         self._version = -1
         self._following = ThreadPoolExecutor(1, "muntin-follow")
         self._feeds: dict[Topic, Feed] = {}
@@ -104,7 +106,15 @@ class Feeds:
         topic names something that does not exist, or there are too many feeds."""
         feed = self._feeds.get(topic)
         if feed is None:
-            followed = await self._checked(topic, subscriber.client)
+            if len(self._feeds) + self._opening >= self._limits.feeds_max:
+                raise RefusalError(
+                    503, "busy", "too many different statements are followed", "ask later"
+                )
+            self._opening += 1
+            try:
+                followed = await self._pushes.checked(topic, subscriber.client)
+            finally:
+                self._opening -= 1
             feed = self._feeds.get(topic) or self._make(topic, followed)
         feed.subscribers.add(subscriber)
         return feed.channel
@@ -133,22 +143,12 @@ class Feeds:
     def count(self) -> int:
         return len(self._feeds)
 
-    async def _checked(self, topic: Topic, client: Hashable) -> str:
-        if len(self._feeds) + self._opening >= self._limits.feeds_max:
-            raise RefusalError(
-                503, "busy", "too many different statements are followed", "ask later"
-            )
-        self._opening += 1
-        try:
-            return await self._pushes.checked(topic, client)
-        finally:
-            self._opening -= 1
-
     def _make(self, topic: Topic, followed: str) -> Feed:
         self._numbers += 1
         channel = Channel(self._numbers, topic.on, self._head, self._limits)
         feed = Feed(topic, channel, followed)
         self._feeds[topic] = feed
+        self._queries = {}  # they may have changed since it was checked
         self._by_channel[channel.number] = feed
         if topic.on == "update":
             feed.wake.set()
@@ -164,6 +164,8 @@ class Feeds:
                 reported = ""
                 if closed is None:
                     continue
+                if closed:
+                    await self._refollow()
                 self._close_windows(closed)
                 for feed in self._feeds.values():
                     feed.wake.set()
@@ -178,6 +180,19 @@ class Feeds:
                 _LOG.exception("cannot push what has changed")
                 self._skip(self._by_window())
                 await asyncio.sleep(REST_SECONDS)
+
+    async def _refollow(self) -> None:
+        """A changed file may have given a standing query to the windows of another summary."""
+        try:
+            queries = await self._run(self._reader.queries)
+            changed, self._queries = queries != self._queries, queries
+            for feed in self._by_window() if changed else ():
+                query = queries.get(feed.topic.text) if feed.topic.kind == "query" else None
+                with contextlib.suppress(SelectError, LookupError):  # its messages say it
+                    if query is not None:
+                        feed.followed = await self._run(self._reader.followed, query.select)
+        except LedgerError:
+            self._queries = {}  # looked at again with what closes next
 
     def _news(self) -> list[Closing] | None:
         """Wait for a commit; what has closed, or None where nothing came. In a thread."""

@@ -58,7 +58,7 @@ class LiveClient:
             if item is None:
                 return
             if isinstance(item, protocol.ReplayWindows):
-                self._spawn(self._replay(item))
+                self._spawn(self._hub.replay(self, item))
                 continue
             socket.push(item)
             self._hub.sent += 1
@@ -117,10 +117,6 @@ class LiveClient:
             self.carry_out(self.connection.failed(command, problem(error)))
             return
         self.carry_out(self.connection.answered(command, answer))
-
-    async def _replay(self, effect: protocol.ReplayWindows) -> None:
-        await self._hub.replay(self, effect)
-        self.pump()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -206,6 +202,7 @@ class Hub:
             who.connection.replay_failed()
         else:
             who.connection.replayed(asked, found, gap)
+        who.pump()
 
     @contextmanager
     def place(
