@@ -21,7 +21,7 @@ from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline
-from tests.server.conftest import fed_server
+from tests.server.conftest import fed_server, until
 
 DOCS = Path(__file__).parents[2] / "docs"
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -202,7 +202,7 @@ def test_health_and_metrics(http):
     health = http.get("/healthz").json()
     assert health["status"] == "ok"
     assert health["pipelines"] in ({"running": 1}, {"idle": 1})  # as long as the start took
-    assert http.get("/readyz").json() == {"ready": True}
+    until(lambda: http.get("/readyz").json() == {"ready": True})
     text = http.get("/metrics").text
     assert 'muntin_read_total{pipeline="orders"} 90.0' in text
     assert "muntin_query_seconds_bucket" in text
@@ -223,7 +223,7 @@ def test_beside_a_pipeline_nothing_is_ready_before_it_has_begun(ledger, feeder):
         assert (early.status_code, early.json()) == (503, {"ready": False})
         assert httpx.get(server.url + "/healthz").status_code == 200  # nobody is to be killed
         begun.set()
-        assert httpx.get(server.url + "/readyz").status_code == 200
+        until(lambda: httpx.get(server.url + "/readyz").status_code == 200)
 
 
 def test_every_documented_route_answers(http):

@@ -102,8 +102,10 @@ def test_nobody_waits_for_kernels_that_the_answer_does_not_need(feeder, ledger, 
     with serving(ledger) as (_, http):
         try:
             assert http.get("/summaries", timeout=60).is_success
+            assert http.get("/readyz").status_code == 503  # statements would wait
         finally:
             compiled.set()
+        until(lambda: http.get("/readyz").is_success)
 
 
 def workers_of(server):

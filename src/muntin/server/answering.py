@@ -125,6 +125,7 @@ class Answering:
 
     def summaries(self) -> Iterator[bytes]:
         reader = self._reader
+        known, standing = reader.known()
         windows = {n: s.window.kind if s.window else None for n, s in reader.specs().items()}
         summaries = [
             {
@@ -139,7 +140,7 @@ class Answering:
                 "windows": windows.get(name),
                 "ask": asked(info),
             }
-            for name, info in reader.summaries().items()
+            for name, info in known.items()
         ]
         of = {n: p for p in reader.pipelines().values() for n in p.queries}
         queries = [
@@ -149,7 +150,7 @@ class Answering:
                 "on": of[name].queries[name].on if name in of else "window",
                 "pipeline": of[name].name if name in of else None,
             }
-            for name, info in reader.queries().items()
+            for name, info in standing.items()
         ]
         specs = {info.name: spec_number(info) for info in reader.ledger.pipelines()}
         yield encoded({"summaries": summaries, "queries": queries, "specs": specs})

@@ -159,9 +159,9 @@ class Http:
 
     async def _readyz(self, _: Request) -> Response:
         """Without a token too: 503 while answers would be of the past, or are not to be had, or
-        the pipeline that this process runs has not begun."""
+        would wait for kernels, or the pipeline that this process runs has not begun."""
         try:
-            ready = self._begun() and await self._ready_once()
+            ready = self._begun() and self.statements.runner.ready and await self._ready_once()
         except LedgerError:
             ready = False
         return JSONResponse({"ready": ready}, 200 if ready else 503)

@@ -93,9 +93,6 @@ class Reader:
         """Raise SelectError where a statement is wrong."""
         self._engine.check(text)
 
-    def summaries(self) -> dict[str, SummaryInfo]:
-        return self.known()[0]
-
     def queries(self) -> dict[str, QueryInfo]:
         return self.known()[1]
 

@@ -80,6 +80,7 @@ class Threads:
         self._reader = reader
         self._answering = Answering(reader)
         self._pool = ThreadPoolExecutor(limits.statements_at_once, "muntin-query")
+        self.ready = False
 
     def start(self) -> None:
         self._pool.submit(self._warm)
@@ -89,6 +90,8 @@ class Threads:
             self._reader.warm()
         except MuntinError as error:  # whoever asks will hear it too
             _LOG.warning("not ready for statements: %s", error)
+        finally:
+            self.ready = True
 
     async def run(self, asked: Asked) -> IO[bytes]:
         loop = asyncio.get_running_loop()

@@ -233,6 +233,8 @@ class Workers:
         self._watching: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._is_warm = self._closed = False
+        self.ready = False
+        """Kernels are loaded, of those pipelines that there were at the start."""
 
     def start(self) -> None:
         """Have workers ready before somebody asks."""
@@ -305,7 +307,9 @@ class Workers:
         await asyncio.wait((*self._free, *self._taken))
         while True:
             try:
-                if await asyncio.to_thread(self._fork_server.warm):
+                pipelines = await asyncio.to_thread(self._fork_server.warm)
+                self.ready = True
+                if pipelines:
                     break
             except OSError as problem:
                 _LOG.warning("kernels are not loaded: %s", problem)
