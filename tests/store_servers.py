@@ -247,6 +247,15 @@ class PostgresServer(Server):
                 self.ask(f"DROP SCHEMA {schema} CASCADE", f"DROP TABLESPACE {space}")
                 subprocess.run(["umount", "-l", str(within)], check=False)
 
+    def log_bytes(self, schema: str) -> int:
+        """Of all changes that the log holds."""
+        import psycopg
+
+        size = f"SELECT sum(octet_length(body)) FROM {schema}.log, unnest(bodies) AS b (body)"  # noqa: S608
+        with psycopg.connect(self.url()) as connection:
+            (found,) = connection.execute(size).fetchone()  # pyright: ignore[reportArgumentType, reportCallIssue, reportGeneralTypeIssues]
+        return found
+
     def damage(self, schema: str, piece: int) -> None:
         """Flip a bit of a payload, and of a window."""
         flipped = "set_byte(body, length(body) - 1, get_byte(body, length(body) - 1) # 1)"
@@ -338,6 +347,11 @@ class RedisServer(Server):
             yield {}, lambda: self.client().config_set("maxmemory", "0")
         finally:
             self.client().config_set("maxmemory", "0")
+
+    def log_bytes(self, schema: str) -> int:
+        """As of PostgreSQL."""
+        entries = self.client().xrange(f"muntin:{{{schema}}}:log")
+        return sum(len(fields[b"changes"]) for _, fields in entries)
 
     def damage(self, schema: str, piece: int) -> None:
         """Flip a bit of a payload, and of a window."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -270,7 +271,8 @@ def test_an_answer_that_is_lost_is_no_second_commit(server, request):
 
 
 def test_who_is_far_behind_reads_all_anew(server, request, monkeypatch):
-    monkeypatch.setattr(f"{type(server).store}.LOG_KEPT", 3)
+    monkeypatch.setattr("muntin.ledger.store.LOG_KEPT", 3)
+    monkeypatch.setattr("muntin.ledger.store.LOG_LEAST", 1)
     url = server.url(schema=name_of(request))
     ledger, reader = open_ledger(url), open_ledger(url)
     writer = ledger.open_writer("p", SPEC, query_id="A")
@@ -284,6 +286,38 @@ def test_who_is_far_behind_reads_all_anew(server, request, monkeypatch):
     assert reader.verify() == []
     ledger.close()
     reader.close()
+
+
+def test_a_log_of_large_changes_is_short_and_who_it_leaves_behind_has_lost_nothing(
+    server, request, monkeypatch
+):
+    """Records that are rejected come with their bytes; and the log once held a thousand times what
+    a batch may bring of them."""
+    monkeypatch.setattr("muntin.ledger.store.LOG_BYTES", 100_000)
+    url = server.url(schema=name_of(request))
+    ledger, elsewhere = open_ledger(url), open_ledger(url)
+    idle = elsewhere.open_writer("r", {"pane_us": 10, "summaries": {"u": {}}}, query_id="B")
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+
+    def commit(number: int, nbytes: int) -> None:
+        rejected = [Rejected("malformed", "", "", os.urandom(nbytes))]
+        parts = partial("s", 0, [number])
+        writer.commit(batch(number, parts, rejected=rejected, rejected_count=1))
+
+    for number in range(60):
+        commit(number, 4_000)
+    assert 60_000 < server.log_bytes(name_of(request)) < 150_000
+    assert idle.commit(batch(0, partial("u", 0, [1]), query="B"))  # it is no other history
+    for number in range(60, 70):
+        commit(number, 20_000)
+    reader = open_ledger(url, create=False)
+    for number in range(70, 80):  # what is kept of each time is enough to follow
+        commit(number, 20_000)
+        assert reader.pipelines()[0].batches == number + 1
+    assert 100_000 < server.log_bytes(name_of(request)) < 400_000
+    assert held(elsewhere, "s", PANE, 0, 10) == dict.fromkeys(range(80), 1)
+    for each in (reader, elsewhere, ledger):
+        each.close()
 
 
 def test_a_payload_outlives_its_piece_for_readers_of_a_snapshot(server, request):
@@ -612,6 +646,22 @@ def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
     assert gather(copy, "s", 0, 3000) == gather(there, "s", 0, 3000)
     for ledger in (copy, there, before):
         ledger.close()
+
+
+def test_news_that_a_pooler_brings_to_who_did_not_listen_are_not_kept(postgresql, request):
+    """PgBouncer in transaction mode hands on sessions with their LISTEN."""
+    with closing(open_ledger(postgresql.url(schema=name_of(request)))) as ledger:
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        with ledger._replica.store._connection(10) as connection:
+            connection.execute(f'LISTEN "muntin_{name_of(request)}"')
+        kept = len(_notifies())
+        for number in range(20):
+            writer.commit(batch(number, partial("s", 0, [number])))
+        assert len(_notifies()) <= kept + 1
+
+
+def _notifies() -> list[object]:
+    return [found for found in gc.get_objects() if isinstance(found, psycopg.Notify)]
 
 
 def test_a_load_that_breaks_after_its_deadline_is_tried_again(server, request, monkeypatch):

@@ -19,7 +19,6 @@ from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
 from muntin.ledger.store import (
     GONE_SECONDS,
-    LOG_KEPT,
     META,
     Change,
     Entry,
@@ -91,7 +90,6 @@ WITH moved AS (
 )
 SELECT pg_notify(%(channel)s, '') FROM moved
 """
-_IN_ARRAYS = "SELECT * FROM unnest(%(pieces)s::bigint[], %(payloads)b::bytea[])"
 _SINCE = """
 SELECT number, token, CASE WHEN number > %(number)s THEN keys END,
     CASE WHEN number > %(number)s THEN bodies END
@@ -178,6 +176,8 @@ class PostgresStore:
             connection.execute(_SETTINGS)
             if listens:
                 connection.execute(self._sql('LISTEN "{channel}"'))
+            else:  # a pooler may give it a session that another listened by: psycopg keeps its news
+                connection.add_notify_handler(lambda _: None)
         except psycopg.Error as problem:
             with suppress(psycopg.Error):
                 connection.close()
@@ -280,7 +280,7 @@ class PostgresStore:
             "bodies": [body for _, body in entry.changes],
             "gone": list(entry.gone),
             "kept": GONE_SECONDS,
-            "log_kept": LOG_KEPT,
+            "log_kept": entry.log_kept,
             "channel": self._channel,
         }
         payloads, rows = _rows(entry.payloads)
@@ -324,7 +324,7 @@ def _rows(payloads: Mapping[int, bytes]) -> tuple[str, dict[str, Any]]:
     long to put a megabyte into an array and to take it out again."""
     if not 0 < 2 * len(payloads) <= PARAMETERS_MAX:
         given = {"pieces": list(payloads), "payloads": list(payloads.values())}
-        return _IN_ARRAYS, given
+        return "SELECT * FROM unnest(%(pieces)s::bigint[], %(payloads)b::bytea[])", given
     parts = [f"(%(piece{at})s::bigint, %(payload{at})b::bytea)" for at in range(len(payloads))]
     given = {f"piece{at}": piece for at, piece in enumerate(payloads)}
     given |= {f"payload{at}": body for at, body in enumerate(payloads.values())}

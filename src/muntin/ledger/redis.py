@@ -25,7 +25,6 @@ from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
 from muntin.ledger.store import (
     GONE_SECONDS,
-    LOG_KEPT,
     META,
     ROWS_GONE,
     Change,
@@ -236,8 +235,8 @@ class RedisStore:
         pieces = (*entry.payloads, *entry.gone)
         keys = [self._ledger, self._rows, self._log, *map(self._payload, pieces)]
         given = [
-            _identifier(head), _identifier(newer), _packed(entry.changes), GONE_SECONDS, LOG_KEPT,
-            *entry.payloads.values(),
+            _identifier(head), _identifier(newer), _packed(entry.changes), GONE_SECONDS,
+            entry.log_kept, *entry.payloads.values(),
         ]  # fmt: skip
 
         def call(client: redis.Redis) -> Any:

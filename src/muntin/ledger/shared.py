@@ -25,7 +25,7 @@ from muntin.ledger import schema
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_file import SqliteFile, roll_back, transaction
 from muntin.ledger.store import (
-    LOG_KEPT,
+    LOG,
     META,
     ROWS_GONE,
     Change,
@@ -35,6 +35,7 @@ from muntin.ledger.store import (
     StoreError,
     decode_key,
     decode_row,
+    encoded,
     entry_of,
 )
 from muntin.ledger.tables import Noted, Row, Tables
@@ -45,7 +46,6 @@ REST_SECONDS = 1.0  # that readers leave a store alone which has not answered
 PAUSE_SECONDS = 0.02  # before the first new try; each further pause is longer
 PAUSE_SECONDS_MAX = 0.5
 LOADS_MAX = 3  # tries to read all rows of a store that changes, or breaks, meanwhile
-_NO_HEAD = Head(-1, 0)
 _LOG = logging.getLogger("muntin.ledger")
 Outcome = TypeVar("Outcome")
 
@@ -60,7 +60,7 @@ class Replica(SqliteFile):
         self._sent = False  # whether the last load had rows
         self.trouble: str | None = None
         """Why the last reader could not follow the store."""
-        self._head = _NO_HEAD
+        self._head = Head(-1, 0)
         self._rows: Counter[str] = Counter()  # of each table, at that head
         self._changing = threading.RLock()
         self._asked = 0.0  # when the question was put whose answer the copy has seen
@@ -77,7 +77,7 @@ class Replica(SqliteFile):
     def prepare(self, *, create: bool) -> None:
         super().prepare(create=True)
         self._following = self.connect()
-        meta = _packed(self._following.meta())  # of a ledger that is made now
+        meta = encoded(self._following.meta())  # of a ledger that is made now
         self._patiently(lambda left: self.store.begin(create, meta, left), self.deadline)
         with self._changing:
             self._catch_up(self.deadline)
@@ -156,8 +156,7 @@ class Replica(SqliteFile):
         if found is None:
             known = self._head
             self._load_anew(patience)
-            if known != _NO_HEAD and self._head.number < known.number + LOG_KEPT:
-                self.losses += 1  # else it may be too far back for the log
+            self.losses += known.number >= self._rows[LOG]  # else it is too far back for the log
         for head, changes in found or ():
             with self.explained(), transaction(self._following):
                 meta = _apply(self._following, changes, self.place)
@@ -170,7 +169,10 @@ class Replica(SqliteFile):
         connection = self._following
         with self.explained(), transaction(connection):
             head, meta = self._load_patiently(connection, patience)
-            there = _counted(connection)
+            there: dict[str, int] = {
+                name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]  # noqa: S608
+                for name in (table.name for table in schema.TABLES)
+            }
             rows = Counter(meta.get("rows", there))
             for name in there:
                 if there[name] != rows[name]:
@@ -272,7 +274,7 @@ class Replica(SqliteFile):
         """The store's new head, or None where it was not where the copy is."""
         head = self._head
         newer = Head(head.number + 1, secrets.randbits(62))
-        entry = entry_of(noted, _packed(meta))
+        entry = entry_of(noted, meta, newer.number)
         tries = 0
 
         def append(left: float) -> bool:
@@ -315,17 +317,6 @@ class Replica(SqliteFile):
             if row[0] != identifier:
                 raise LedgerError(f"{self.place}: the payload of piece {identifier} is another's")
         return rows
-
-
-def _packed(meta: dict[str, Any]) -> bytes:
-    return json.dumps(meta, separators=(",", ":")).encode("ascii")
-
-
-def _counted(connection: Tables) -> dict[str, int]:
-    return {
-        table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
-        for table in schema.TABLES
-    }
 
 
 def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ rows (`shared.py`), and `append` takes what they have changed, if nobody else wa
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from muntin.errors import LedgerError
 from muntin.ledger.schema import IN_FILE, PAYLOADS, PIECES, TABLES, SqlTable
@@ -15,9 +15,13 @@ from muntin.ledger.tables import Noted, Row
 
 LOG_KEPT = 1_000
 """Changes that the log holds; who is further behind reads all rows anew."""
+LOG_BYTES, LOG_LEAST = 64 << 20, 10
+"""All of them take about so much: where they are large, as those are that bring rejected records,
+the log holds fewer, but not fewer than these."""
 GONE_SECONDS = 60
 """A payload stays so long after its piece: a reader's snapshot may still name it."""
 META = "meta"
+LOG = "log"
 ROWS_GONE = (
     "the ledger's rows are gone: did the server delete keys when its memory was full "
     "(maxmemory-policy), or did somebody? Restore them from a backup, or delete the ledger and run "
@@ -46,6 +50,8 @@ class Entry(NamedTuple):
     """Piece -> row. They are in no log: readers fetch those that they need."""
     gone: Sequence[int]
     """Pieces whose payloads may go."""
+    log_kept: int
+    """Changes that the log holds from now on, with this one."""
 
 
 class StoreError(LedgerError):
@@ -96,28 +102,32 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def entry_of(noted: Noted, meta: bytes) -> Entry:
-    """What a store gets of a transaction."""
+def entry_of(noted: Noted, meta: Mapping[str, Any], number: int) -> Entry:
+    """What a store gets of a transaction, the ledger's change of this number. Among the counts of
+    rows in `meta` it notes with which change the log begins then."""
     changes: list[Change] = []
     payloads: dict[int, bytes] = {}
     for (table, key), row in noted.changes.items():
         if row is not None and table is PAYLOADS and row[2] != IN_FILE:
             payloads[row[0]] = _encode(table, row)
         else:
-            changes.append((_key(table, key), None if row is None else _encode(table, row)))
+            name = f"{table.name}:{encoded(key).decode()}"
+            changes.append((name, None if row is None else _encode(table, row)))
     gone = [key[0] for (table, key), row in noted.changes.items() if table is PIECES and not row]
-    return Entry([*changes, (META, meta)], payloads, gone)
+    size = 1 + sum(len(row or b"") for _, row in changes)
+    kept = max(LOG_LEAST, min(LOG_KEPT, LOG_BYTES // size))
+    meta["rows"][LOG] = max(meta["rows"][LOG], number - kept + 1)
+    return Entry([*changes, (META, encoded(meta))], payloads, gone, kept)
 
 
-def _key(table: SqlTable, key: Row) -> str:
-    return f"{table.name}:{json.dumps(key, separators=(',', ':'))}"
+def encoded(value: Any) -> bytes:
+    """As JSON."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def _encode(table: SqlTable, row: Row) -> bytes:
     """The columns as JSON, and the payload as it is in a line of its own."""
-    if not table.payload:
-        return json.dumps(row, separators=(",", ":")).encode("ascii")
-    return json.dumps(row[:-1], separators=(",", ":")).encode("ascii") + b"\n" + row[-1]
+    return encoded(row[:-1]) + b"\n" + row[-1] if table.payload else encoded(row)
 
 
 def decode_row(table: SqlTable, data: bytes, place: str) -> Row:
