@@ -4,7 +4,7 @@ export PYTHON
 BIN := .venv/bin
 UV = $$(command -v uv || echo $(BIN)/uv)
 
-.PHONY: demo demo-kafka test test-fast check bench bench-check characterize chaos lowest docs lock setup setup-demo clean
+.PHONY: demo demo-kafka test test-fast check bench bench-check bounds characterize chaos lowest docs lock setup setup-demo clean
 
 demo: setup-demo
 	$(BIN)/muntin demo $(ARGS)
@@ -13,7 +13,7 @@ demo-kafka: setup-demo # needs Java and Maven
 	$(BIN)/muntin demo --kafka $(ARGS)
 
 # The tests start some hundred processes: without bytecode each would compile all that it imports.
-test chaos lowest: export PYTHONDONTWRITEBYTECODE :=
+test chaos lowest bounds: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup
 	$(BIN)/python -m tests.java_classes & $(MAKE) check && wait
@@ -41,6 +41,13 @@ chaos: setup
 
 lowest: setup # with the lowest versions of what Muntin depends on; some ten minutes
 	PATH="$$PWD/$(BIN):$$PATH" sh scripts/lowest.sh $(ARGS)
+
+# A kernel that reaches past the end of an array shows nothing, unless it is compiled like this.
+bounds: export NUMBA_BOUNDSCHECK := 1
+bounds: export NUMBA_CACHE_DIR := $(CURDIR)/.venv/bounds
+bounds: setup
+	$(BIN)/python -m pytest tests/summaries tests/segments tests/windows tests/kinds tests/topk tests/select \
+		-q -m "not spark and not chaos and not slow" $(ARGS)
 
 docs: setup # the site, in site/
 	$(BIN)/python scripts/site.py
