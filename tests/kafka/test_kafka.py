@@ -355,7 +355,8 @@ def test_a_topic_that_is_made_again_while_it_is_read_loses_nothing_unsaid(
         assert run(spec).ledger.status(name)["missed"] + stream.progress.read == 100 + 400
         return
     told = f"topic {name} was deleted and made again"
-    with pytest.raises(SourceError, match=told):
+    # Spark tells it itself, where it looks before the new topic holds more than the old one did.
+    with pytest.raises(SourceError, match=f"{told}|gone from Kafka .*, or with their topic"):
         stream.await_termination()
     with pytest.raises(SourceError, match=told):
         run(spec)
