@@ -648,6 +648,23 @@ def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
         ledger.close()
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_databases_of_other_encodings_are_taken(postgresql, encoding):
+    """The first is what initdb makes where no locale is set."""
+    database = f"of_{encoding.lower()}"
+    made = f"CREATE DATABASE {database} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgresql.ask(f"{made} TEMPLATE template0")
+    url = postgresql.url().replace("/postgres?", f"/{database}?")
+    with closing(open_ledger(url)) as ledger:
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        writer.commit(batch(0, partial("s", 0, [0])))
+        with closing(open_ledger(url, create=False)) as reader:
+            writer.set_status({"reason": "zu spät, 東京"})
+            assert reader.status("p") == {"reason": "zu spät, 東京"}
+            assert held(reader, "s", PANE, 0, 10) == {0: 1}
+            assert reader.verify() == []
+
+
 def test_news_that_a_pooler_brings_to_who_did_not_listen_are_not_kept(postgresql, request):
     """PgBouncer in transaction mode hands on sessions with their LISTEN."""
     with closing(open_ledger(postgresql.url(schema=name_of(request)))) as ledger:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -141,8 +141,7 @@ class PostgresStore:
         try:
             yield connection
         except BaseException as problem:
-            with suppress(psycopg.Error):
-                connection.close()
+            connection.close()
             if isinstance(problem, psycopg.Error):
                 raise self._as_ours(problem) from problem
             raise
@@ -167,6 +166,7 @@ class PostgresStore:
             connection = _PatientConnection.connect(
                 self._conninfo, autocommit=True, prepare_threshold=None,
                 connect_timeout=max(2, round(patience)), fallback_application_name="muntin",
+                client_encoding="utf8",  # psycopg gives bytes for texts of a database of SQL_ASCII
             )  # fmt: skip
         except psycopg.Error as problem:
             raise self._as_ours(problem) from problem
@@ -179,8 +179,7 @@ class PostgresStore:
             else:  # a pooler may give it a session that another listened by: psycopg keeps its news
                 connection.add_notify_handler(lambda _: None)
         except psycopg.Error as problem:
-            with suppress(psycopg.Error):
-                connection.close()
+            connection.close()
             raise self._as_ours(problem) from problem
         return connection
 
