@@ -138,6 +138,15 @@ def test_a_standing_query_that_goes_to_another_summary_is_followed_there(ledger)
     feeder.close()
 
 
+def test_who_comes_while_the_server_stops_is_sent_away(server):
+    """Else it holds the server up for as long as that waits, and is cut without a word."""
+    server.app.state.goodbye()
+    with pytest.raises(InvalidStatus) as refused:
+        Live(server)
+    assert refused.value.response.status_code == 503
+    assert httpx.get(server.url + "/events?windows=true").status_code == 503
+
+
 def test_a_late_event_is_pushed_as_a_revision(live, feeder):
     live.subscribe(windows="orders")
     feeder.late(5)

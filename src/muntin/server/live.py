@@ -24,7 +24,7 @@ from muntin.server.connections import Places
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import LiveCommand, LiveHello, Subscribe
-from muntin.server.problems import RefusalError, needs_token, problem
+from muntin.server.problems import RefusalError, needs_token, problem, stops
 from muntin.server.pushes import Subscriber
 from muntin.server.sending import client_of, refusal
 from muntin.server.sockets import UvicornSocket, socket_of
@@ -139,6 +139,7 @@ class Hub:
     sent: int = 0
     sent_bytes: int = 0
     closings: Counter[int] = field(default_factory=Counter)
+    leaving: bool = False
 
     def __post_init__(self) -> None:
         self.run = secrets.token_hex(8)
@@ -208,7 +209,10 @@ class Hub:
     def place(
         self, who: Subscriber, among: set[Subscriber], address: Address | None
     ) -> Iterator[None]:
-        """A place for a client while it stays. Raises RefusalError where there are too many."""
+        """A place for a client while it stays. Raises RefusalError where there are too many, or the
+        server stops: who came in after `leave` would hold it up, and be cut."""
+        if self.leaving:
+            raise stops()
         if self._places.full:
             raise RefusalError(503, "busy", "too many clients", "come again later")
         if not self._places.take(who, address.host if address else ""):
@@ -247,6 +251,7 @@ class Hub:
                 client.carry_out(client.connection.rechecked(self.auth.still(grant)))
 
     def leave(self) -> None:
+        self.leaving = True
         for client in self._everybody():
             client.carry_out(client.connection.leave())
 
