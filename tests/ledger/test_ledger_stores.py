@@ -379,6 +379,12 @@ def test_a_ledger_whose_head_somebody_deleted_is_not_made_anew(request):
     assert sorted(server.client().keys(keys)) == there
 
 
+def test_a_redis_url_by_which_rows_would_be_texts_is_refused(request):
+    url = request.getfixturevalue("redis_server").url(schema=name_of(request))
+    with pytest.raises(LedgerError, match="rows are bytes: leave decode_responses out"):
+        open_ledger(f"{url}&decode_responses=true")
+
+
 def test_schemas_that_postgresql_would_cut_to_one_are_refused(postgresql):
     for last in "ab":
         with pytest.raises(LedgerError, match=r"cuts a schema's name after 63 .* has 64: shorten"):

@@ -87,12 +87,14 @@ class RedisStore:
 
     `url`: as redis-py takes it, with the password where it has one. `place`: the same without a
     password, for people. `deadline`: longest wait for one answer, seconds. Raises LedgerError: the
-    database is no number.
+    database is no number, or answers would be texts.
     """
 
     def __init__(self, url: str, place: str, name: str = NAME, deadline: float = 10.0) -> None:
         if not re.fullmatch(r"(/\d*)?", urlsplit(url).path):  # redis-py would take database 0
             raise LedgerError(f"{place}: Redis' databases are numbers: write for example /0")
+        if "decode_responses=" in urlsplit(url).query:
+            raise LedgerError(f"{place}: a ledger's rows are bytes: leave decode_responses out")
         self.place = place
         self._url = url
         self._deadline = deadline
@@ -306,7 +308,6 @@ _REMEDIES = {
     "invalid username-password": _REFUSED,
     "AuthenticationError": _REFUSED,
     "Authentication required": _REFUSED,
-    "NOPERM": "this user lacks a right: docs/ledger.md says what to grant",
     "NoPermissionError": "this user lacks a right: docs/ledger.md says what to grant",
     "ReadOnlyError": (
         "the server is a read-only replica; what was committed stays: name the primary, then start "
