@@ -397,3 +397,13 @@ def test_numbers_of_19_digits_are_read_whole(init):
     found, _ = init("d.csv", "\n".join(["ts,user_id,v", *rows]) + "\n")
     assert found.source.schema_ == "`ts` bigint, `user_id` bigint, `v` bigint"
     assert found.time.unit == "ns"
+
+
+@pytest.mark.parametrize(
+    "name", ["status", "PULocationID", "carrier id", "zip", "http.status", "statusCode", "no"]
+)
+def test_integers_that_are_codes_are_keys(init, name):
+    rows = [f"{MINUTES[n]},EWR,{n % 50},{(200, 301, 404, 500)[n % 4]}" for n in range(400)]
+    found, _ = init("d.csv", csv(rows).replace("delay", f"delay,{name}", 1))
+    assert found.summaries["d"].indicators == {"delay": None}
+    assert (name,) in found.summaries["d"].keys

@@ -26,6 +26,11 @@ KEY_DISTINCT_SHARE_MAX = 0.5  # a column with a value of its own for each row is
 _TIME_NAME = re.compile(
     r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch|unixtime|created)($|_)", re.IGNORECASE
 )
+_CODE_NAME = re.compile(  # of integers that are no amounts
+    r"(^|_)(id|code|no|number|class|type|status|zip|zipcode|postcode|port|version|year|month|day|"
+    r"hour|minute)$",
+    re.IGNORECASE,
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # eventTime
 TRIED_ROWS = 1_000  # of a column whose times are written in a way of their own
 # other ways to write a time, as Spark spells them: of two digits first, which pass for four as well
@@ -184,7 +189,7 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
 def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     """The event time with its unit, or with the ways in which it can have been written."""
     columns, table = sample.columns, sample.table
-    named = [name for name in columns if _TIME_NAME.search(_CAMEL.sub("_", name))]
+    named = [name for name in columns if _TIME_NAME.search(_in_words(name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
             return name, None, []
@@ -321,5 +326,9 @@ def _is_number(kind: str) -> bool:
 
 
 def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
-    words = r"(^|_)(id|code|no|number|class|year|month|day|hour|minute)$"
-    return "INT" in kind and (distinct <= 2 or bool(re.search(words, name.lower())))
+    return "INT" in kind and (distinct <= 2 or bool(_CODE_NAME.search(_in_words(name))))
+
+
+def _in_words(name: str) -> str:
+    """PULocationID -> PULocation_ID, carrier id -> carrier_id."""
+    return re.sub(r"\W+", "_", _CAMEL.sub("_", name))
