@@ -119,11 +119,12 @@ def _nothing_is_torn(url: str, reads: int) -> None:
     assert len(states) > reads / 200
 
 
-def test_the_newest_of_a_long_history_and_it_is_said() -> None:
+def test_the_newest_of_a_long_history_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muntin.reading.history.HISTORY_MAX", 5)
     ledger = open_ledger("memory://long-history")
     ingest = Ingest(Pipeline.of(SPEC), ledger, query_id="q")
     ingest.take(0, gather([_events(list(range(12)), 1)]))
-    engine = Engine(LedgerCatalog(ledger, history_max=5))
+    engine = Engine(LedgerCatalog(ledger))
     closed = [window.start for window in ledger.windows("m")]
     for item in ("windows(m)", "trend(q)"):
         result = engine.sql(f"SELECT window_start FROM {item} ORDER BY 1")  # noqa: S608

@@ -129,7 +129,6 @@ class Client(AbstractContextManager["Client"]):
         query: str = "",
         on: Literal["window", "update"] = "update",
         after: str | None = None,
-        reconnect: bool = True,
     ) -> Subscription:
         """Follow a SELECT, or a standing query by name: its answers as they come.
 
@@ -140,8 +139,6 @@ class Client(AbstractContextManager["Client"]):
             "update": as it moves; what is newer replaces what was not read yet.
         after : str, optional
             The `after` of the last update that was seen: closed windows since then come first.
-        reconnect : bool
-            Come back when the connection is lost, and go on where it was.
 
         Raises
         ------
@@ -153,7 +150,7 @@ class Client(AbstractContextManager["Client"]):
         topic = {"select": _text(statement)} if statement else {"query": query}
         wanted = {"type": "subscribe", "id": "s", "on": on, **topic}
         address = "ws" + self.url.removeprefix("http") + "/live"
-        return Subscription(address, self._headers, wanted, after, reconnect, self._timeout)
+        return Subscription(address, self._headers, wanted, after, self._timeout)
 
     def watch(self, statement: str = "", *, query: str = "", on: Any = "update") -> Any:
         """A live view of a subscription for Jupyter; see `muntin.notebook.watch`."""

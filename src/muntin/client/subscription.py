@@ -62,14 +62,12 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         headers: Mapping[str, str],
         wanted: dict[str, Any],
         after: str | None,
-        reconnect: bool,
         timeout: float | None,
     ) -> None:
         self.after = after
         self._address = address
         self._headers = headers
         self._wanted = wanted
-        self._reconnect = reconnect
         self._timeout = timeout
         self._closed = threading.Event()
         self._turn = threading.Lock()
@@ -95,8 +93,6 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
                     break
                 if isinstance(lost, ServerError) and lost.code not in PASSING:
                     raise
-                if not self._reconnect:
-                    raise ServerError(f"{self._address}: the connection was lost: {lost}") from None
                 self._socket = None
                 self._closed.wait(self._backoff.pause())
         raise StopIteration

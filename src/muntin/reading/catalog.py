@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from muntin.ledger.base import Ledger, View
-from muntin.reading.history import HISTORY_MAX
 from muntin.reading.liveness import Hearing
 from muntin.reading.moment import LedgerMoment
 from muntin.reading.pieces import CACHE_BYTES, SegmentCache
@@ -15,20 +14,17 @@ from muntin.times import now_us
 
 class LedgerCatalog:
     """Thread-safe; gives moments of what the ledger holds. `clock`: wall clock, microseconds:
-    whether an answer is stale. `history_max`: closed windows, or results of a standing query, that
-    one answer reads: the newest. `cache_bytes`: what merged summaries may hold, a quarter of it
-    those of the newest version."""
+    whether an answer is stale. `cache_bytes`: what merged summaries may hold, a quarter of it those
+    of the newest version."""
 
     def __init__(
         self,
         ledger: Ledger,
         clock: Callable[[], int] = now_us,
-        history_max: int = HISTORY_MAX,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._history_max = history_max
         self._kept_bytes = cache_bytes // 4
         self._cache = SegmentCache(cache_bytes - self._kept_bytes)
         self.hearing = Hearing()
@@ -50,8 +46,7 @@ class LedgerCatalog:
                     if newest is not None and newest.version == snapshot.version:
                         snapshot = newest
                     self._newest = snapshot
-            now_us, most = self._clock(), self._history_max
-            yield LedgerMoment(view, snapshot, self._cache, self.hearing, now_us, most)
+            yield LedgerMoment(view, snapshot, self._cache, self.hearing, self._clock())
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:
         return Snapshot.read(view, before, self._kept_bytes)

@@ -26,12 +26,11 @@ def trend(
     query: str,
     asked: WindowAsked | None,
     info: PipelineInfo,
-    rows_max: int,
     cache: Cache[Any],
     overtaken: FindOvertaken,
 ) -> LoadedTable:
     """Results of a standing query, one after the other. `overtaken` says what they do not."""
-    (start, end), most = _span(asked, info), _most(asked, rows_max)
+    (start, end), most = _span(asked, info), _most(asked)
     found = view.trend_marks(query, start=start, end=end, limit=most + 1)
     found, notes = _newest(query, found, most, asked, "results")
     marks = np.array(found, np.int64).reshape(-1, 4)
@@ -59,11 +58,9 @@ def trend(
     )
 
 
-def windows(
-    view: View, summary: str, asked: WindowAsked | None, info: PipelineInfo, rows_max: int
-) -> LoadedTable:
+def windows(view: View, summary: str, asked: WindowAsked | None, info: PipelineInfo) -> LoadedTable:
     """Closed windows, in their newest revision."""
-    (start, end), most = _span(asked, info), _most(asked, rows_max)
+    (start, end), most = _span(asked, info), _most(asked)
     found = view.windows(summary, start=start, end=end, limit=most + 1, newest_first=True)
     closed, notes = _newest(summary, found, most, asked, "windows")
     table = pa.table(
@@ -119,8 +116,8 @@ def _span(asked: WindowAsked | None, info: PipelineInfo) -> AskedSpan:
     return asked.start_us, asked.end_us
 
 
-def _most(asked: WindowAsked | None, rows_max: int) -> int:
-    return 1 if asked is not None and asked.kind == "newest_window" else rows_max
+def _most(asked: WindowAsked | None) -> int:
+    return 1 if asked is not None and asked.kind == "newest_window" else HISTORY_MAX
 
 
 def _newest(

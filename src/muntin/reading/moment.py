@@ -48,7 +48,6 @@ class LedgerMoment:
     _cache: SegmentCache
     _hearing: Hearing
     _now_us: int
-    _history_max: int
     at_hand: tuple[str, WindowAsked, Merged] | None = None
     """A summary and its window that closes, which is not in the ledger yet."""
 
@@ -145,7 +144,7 @@ class LedgerMoment:
     ) -> LoadedTable:
         found = self.snapshot.once(
             (what, name, window),
-            lambda: read(self.view, name, window, known.info, self._history_max),
+            lambda: read(self.view, name, window, known.info),
             lambda made: made.table.nbytes,
         )
         return replace(found, stale=self.stale(known))
