@@ -139,3 +139,10 @@ def test_streams_that_cannot_be_read(tmp_path) -> None:
 def test_impossible_parameters(wrong: dict) -> None:
     with pytest.raises(BadArgument):
         simulate(**{"objects": 10, "windows": 3, **wrong})
+
+
+def test_a_stream_that_is_too_large_is_not_read(tmp_path) -> None:
+    path = tmp_path / "large.npy"
+    np.lib.format.open_memmap(path, "w+", np.int64, (1 << 14, 1 << 10, 1 << 5))  # no byte of it
+    with pytest.raises(BadArgument, match="too many for memory"):
+        streams.from_file(path, 10)

@@ -90,7 +90,7 @@ def from_file(
     try:
         if name.endswith(".npy"):
             _check_none(sites)
-            return checked(np.load(name, allow_pickle=False))
+            return checked(np.load(name, mmap_mode="c"))  # nothing is read of one that is too large
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
@@ -130,8 +130,7 @@ def from_table(
             raise BadArgument(f"values are {column.type}: scale them to integers")
         values = _int64(column.to_numpy())
     shape = (int(units.max()) + 1, sites, many)
-    if np.prod(shape, dtype=float) > CELLS_MAX:
-        raise BadArgument(f"{shape} units, sites and objects are too many for memory")
+    _check_size(shape)
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, (units, places, objects), values)
     return counts
@@ -141,7 +140,13 @@ def checked(counts: np.ndarray) -> np.ndarray:
     """Counts that somebody gives, if they can be such."""
     if counts.ndim != 3 or counts.dtype.kind not in "iu":
         raise BadArgument(f"a stream is int64[units, sites, objects], not {counts.shape}")
-    return _int64(counts)
+    _check_size(counts.shape)
+    return _int64(np.asarray(counts))
+
+
+def _check_size(shape: tuple[int, ...]) -> None:
+    if np.prod(shape, dtype=float) > CELLS_MAX:
+        raise BadArgument(f"{shape} units, sites and objects are too many for memory")
 
 
 def _int64(values: np.ndarray) -> np.ndarray:
