@@ -17,6 +17,7 @@ import typer
 import muntin
 from muntin.cli.capacity import duration_of
 from muntin.cli.counting import check_counting
+from muntin.cli.log import logged
 from muntin.cli.run import print_progress
 from muntin.cli.serve import PORT, beside, open_page
 from muntin.cli.stopping import stop_spark, stopping
@@ -90,14 +91,15 @@ def register(app: typer.Typer) -> None:
         place = Path(folder or tempfile.mkdtemp(prefix="muntin-demo-")).absolute()
         place.mkdir(parents=True, exist_ok=True)
         asked = _Shown(place, seconds, port, show)
-        if recorded:
-            _recorded(asked)
-        elif sites:
-            _sites(sites, speed, asked)
-        elif kafka:
-            _kafka(orders, asked)
-        else:
-            _play(*(_taxi(speed, drivers, orders) if taxi else _flights(speed)), asked)
+        with logged():
+            if recorded:
+                _recorded(asked)
+            elif sites:
+                _sites(sites, speed, asked)
+            elif kafka:
+                _kafka(orders, asked)
+            else:
+                _play(*(_taxi(speed, drivers, orders) if taxi else _flights(speed)), asked)
 
 
 @dataclass(frozen=True, slots=True)
