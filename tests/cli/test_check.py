@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import lzma
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -304,3 +305,32 @@ summaries:
     code, said = check(text.replace("gap: 1 hour", "gap: 2 hours"))
     assert code == 1
     assert said.startswith("p.yaml:8:41: summaries.beats.gap: 1 hour in what is stored, now")
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "said"),
+    [
+        ("at;origin\n2024-01-01;EWR\n", "", "are they separated by ';'? Write  sep: \";\""),
+        ("2024-01-01;EWR\n", ", header: false", "are they separated by ';'?"),
+        ("at,origin\n2024-01-01,EWR\n", ", header: false", "write  header: true"),
+        ("2024-01-01,EWR\n2024-01-02,JFK\n", "", "begins with '2024-01-01,EWR': write  header: f"),
+    ],
+)
+def test_a_schema_hides_no_other_separator_or_header(check, tmp_path, data, more, said):
+    (tmp_path / "d.csv").write_text(data)
+    text = GOOD.partition("fields:")[0].replace(
+        "format: parquet, path: data.parquet",
+        f"format: csv, path: d.csv, schema: 'at string, origin string'{more}",
+    )
+    code, told = check(text + "summaries: {d: {keys: [origin]}}\n")
+    assert (code, told.count("\n")) == (1, 1)
+    assert said in told
+
+
+def test_files_packed_in_a_way_that_spark_does_not_read(check, tmp_path):
+    (tmp_path / "d.csv.xz").write_bytes(lzma.compress(b"at,origin\n2024-01-01,EWR\n"))
+    schema = "path: d.csv.xz, schema: 'at string, origin string'"
+    text = GOOD.partition("fields:")[0].replace("path: data.parquet", schema)
+    code, told = check(text.replace("parquet", "csv") + "summaries: {d: {keys: [origin]}}\n")
+    assert (code, told.count("\n")) == (1, 1)
+    assert "d.csv.xz is packed by xz, which Spark does not read" in told

@@ -109,6 +109,17 @@ def test_headers_are_taken_apart_by_any_separator_of_spark_s(tmp_path, written):
     assert "'k' is column 1 there" in wrong_start(str(tmp_path / "b.csv"), form)
 
 
+def test_files_without_a_header_lose_no_row(tmp_path):
+    """Spark would pass over the first of each, without a word."""
+    (tmp_path / "a.csv").write_text("2024-01-01,a,1\n2024-01-01,b,2\n")
+    source = SourceSpec(format="csv", path=str(tmp_path), schema="t string, k string, v bigint")
+    with pytest.raises(SourceError, match="begins with '2024-01-01,a,1': write  header: false"):
+        form_of(source, ["t", "k", "v"])
+    for columns in ("t,2024-01-01,2024-01-02", "1,2,3", "time,key,value"):
+        (tmp_path / "a.csv").write_text(f"{columns}\n2024-01-01,a,1\n")
+        assert form_of(source, ["t", "k", "v"])["first"] == columns.split(",")
+
+
 @pytest.mark.parametrize(
     ("line", "several"),
     [

@@ -18,7 +18,7 @@ from muntin.spark import stream as streams
 from muntin.spark.failures import worker_error
 from muntin.spark.files import files_at, filled_files, is_nested, local_path, partitions_of
 from muntin.spark.parquet import check_files
-from muntin.spark.source import _of_first_file
+from muntin.spark.source import _of_first_file, batch_source
 from muntin.spec import SourceSpec
 
 PATIENCE_SECONDS = 300
@@ -423,3 +423,12 @@ def test_a_store_that_spark_has_no_package_for_is_told(spark, path):
     told = rf"source\.path: {path}: this Spark has no package for {path.partition(':')[0]}://.*spark\.jars"
     with pytest.raises(SourceError, match=told):
         muntin.summarize(path, SPEC)
+
+
+def test_folders_that_tell_different_columns_are_named(spark, tmp_path):
+    for folder in ("k=a", "j=b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text("t,n\n2024-01-01,1\n")
+    source = SourceSpec(format="csv", path=str(tmp_path), schema="t string, n bigint")
+    with pytest.raises(SourceError, match=r"different columns \((k; j|j; k)\): name those"):
+        batch_source(spark, source)

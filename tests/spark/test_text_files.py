@@ -124,6 +124,20 @@ def test_text_that_is_not_utf8_is_rejected_in_files_too(spark, tmp_path, form):
         assert sorted(drivers["driver"].to_pylist()) == ["e", "\xe8", "\xe9"]
 
 
+def test_lines_of_text_that_are_not_utf8_are_rejected(spark, tmp_path):
+    """Spark reads U+FFFD for each such byte, and keys that differ were one."""
+    lines = [f"2023-11-14T22:13:20Z {driver}" for driver in ("\xe9", "\xe8", "e")]
+    (tmp_path / "a.txt").write_bytes("\n".join(lines).encode("latin-1"))
+    fields = {"time": "split(value, ' ')[0]", "driver": "split(value, ' ')[1]"}
+    source, orders = {"format": "text", "path": str(tmp_path)}, {"keys": ["driver"]}
+    spec = pipeline(source=source, fields=fields, summaries={"orders": orders}, queries={})
+    with pytest.warns(UserWarning, match="2 of 3 records were rejected: malformed, .*not UTF-8"):
+        found = muntin.summarize(None, spec, ledger=temporary())
+    (tmp_path / "a.txt").write_text("\n".join(lines), "utf-8")
+    found = muntin.summarize(None, spec, ledger=temporary())
+    assert found.progress.counted == 3
+
+
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 def test_what_spark_passes_over_in_lines_of_json_is_rejected(spark, tmp_path, suffix):
     one = {"time": "2023-11-14T22:13:20Z", "driver": '}{"\\', "area": 1, "served": 1, "fare": 5}

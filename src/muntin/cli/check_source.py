@@ -22,7 +22,7 @@ from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.event_time import ABSENT, check_type, doubt_of, event_times, unit_of
-from muntin.spark.file_starts import check_content, form_of, wrong_encoding
+from muntin.spark.file_starts import ESCAPED, check_content, form_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
     files_at,
@@ -34,7 +34,7 @@ from muntin.spark.files import (
 from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
-from muntin.spark.source import NO_SUCH_COLUMN, no_column
+from muntin.spark.source import NO_SUCH_COLUMN, no_column, separated
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.times import duration_text, instant_text, now_us
 
@@ -223,7 +223,7 @@ def _look_at_text(
 ) -> Seen:
     import duckdb
 
-    form = form_of(source, ())
+    form = form_of(source, [*(declared or ())])
     if wrong := wrong_encoding(str(file), form):
         raise SourceError(f"source.path: {file}: {wrong}")
     if file.suffix in UNREAD or form.get("encoding", "").lower().startswith("utf-16"):
@@ -241,7 +241,14 @@ def _look_at_text(
         known = {str(pa.string()), str(pa.int64()), str(pa.float64())}
         columns = {f.name: f.type if str(f.type) in known else UNKNOWN for f in found.schema}
         return Seen(columns, found[time].combine_chunks() if time in columns else None)
+    first = found.column_names
+    if source.options.get("header") == "false":
+        first = [str(value) for row in found.slice(0, 1).to_pylist() for value in row.values()]
+    if source.format == "csv" and (hint := separated(first)) and len(declared) > 1:
+        raise SourceError(f"source.path: {file} has one column, its schema {len(declared)}{hint}")
     if source.format == "csv" and len(declared) == found.num_columns:
+        if first == [*declared] and first != found.column_names:
+            raise SourceError(f"source.path: {file} has a header: write  header: true")
         found = found.rename_columns(list(declared))  # Spark goes by place
     times = found[time].combine_chunks() if time in found.column_names else None
     return Seen(declared, times)
@@ -254,9 +261,9 @@ def sample_of(source: SourceSpec, file: Path) -> pa.Table:
     more = ", ignore_errors=true, hive_partitioning=false"
     if source.format == "csv":
         options = source.options
-        sep = options.get("sep") or options.get("delimiter")
+        sep = options.get("sep") or options.get("delimiter") or ","
         header = options.get("header", "true") == "true"
-        more += f", header={str(header).lower()}" + (f", delim={text_literal(sep)}" if sep else "")
+        more += f", header={str(header).lower()}, delim={text_literal(ESCAPED.get(sep, sep))}"
         # what DuckDB takes for a time, such as 31.01.2026, is none to us
         kinds = "'BOOLEAN', 'BIGINT', 'DOUBLE', 'VARCHAR'" if header else "'VARCHAR'"
         more += f", auto_type_candidates=[{kinds}]"

@@ -27,11 +27,10 @@ _TIME_NAME = re.compile(
     r"(^|_)(time|timestamp|ts|date|datetime|at|when|epoch|unixtime|created)($|_)", re.IGNORECASE
 )
 _CODE_NAME = re.compile(  # of integers that are no amounts
-    r"(^|_)(id|code|no|number|class|type|status|zip|zipcode|postcode|port|version|year|month|day|"
-    r"hour|minute)$",
-    re.IGNORECASE,
+    r"(?i)(^|_)(id|code|no|number|class|type|status|zip|zipcode|postcode|port|version|year|month|"
+    r"day|hour|minute)$"
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # eventTime
+_GAP = re.compile(r"\W+|(?<=[a-z0-9])(?=[A-Z])")  # between words: event time, eventTime
 TRIED_ROWS = 1_000  # of a column whose times are written in a way of their own
 # other ways to write a time, as Spark spells them: of two digits first, which pass for four as well
 _DAYS = (
@@ -189,7 +188,7 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
 def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     """The event time with its unit, or with the ways in which it can have been written."""
     columns, table = sample.columns, sample.table
-    named = [name for name in columns if _TIME_NAME.search(_in_words(name))]
+    named = [name for name in columns if _TIME_NAME.search(_GAP.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
             return name, None, []
@@ -326,9 +325,4 @@ def _is_number(kind: str) -> bool:
 
 
 def _looks_like_key(name: str, kind: str, distinct: int) -> bool:
-    return "INT" in kind and (distinct <= 2 or bool(_CODE_NAME.search(_in_words(name))))
-
-
-def _in_words(name: str) -> str:
-    """PULocationID -> PULocation_ID, carrier id -> carrier_id."""
-    return re.sub(r"\W+", "_", _CAMEL.sub("_", name))
+    return "INT" in kind and (distinct <= 2 or bool(_CODE_NAME.search(_GAP.sub("_", name))))

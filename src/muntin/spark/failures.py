@@ -174,7 +174,7 @@ def reason(problem: Exception) -> str:
             message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {cause}"
             if "Relative path in absolute URI" in cause:
                 return _cut(f"[{name}] {message}") + _COLON
-        if "SQLSTATE: 22" in message:
+        if "SQLSTATE: 22" in message and not name.endswith(".CHARSET"):
             return _cut(_ANSI.sub("", f"[{name}] {message}")) + ON_A_ROW
         if name not in _SAYS_NOTHING:
             return _cut(f"[{name}] {message}") + (DAMAGED if name in _UNREAD else "")

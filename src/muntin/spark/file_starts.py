@@ -20,14 +20,21 @@ from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
-_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"
+_UNREAD = {
+    b"PK\x03\x04": (
+        "a spreadsheet or another zip file, which Spark does not read: save its rows as CSV"
+    ),
+    b"\xfd7zX": "packed by xz, which Spark does not read: pack it by gzip or zstd",
+}
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
-_ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\"}
+ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\"}
 """Separators as Spark lets them be written."""
 _UNIT = "\x1f"
 _UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _NUMBER = re.compile(r"[+-]?\d")  # or a time: what hardly names a column
+_TIME = re.compile(r"\d+[-/.]\d+[-/.]\d|\d{9}")
 
 
 def has_headers(source: SourceSpec) -> bool:
@@ -39,7 +46,8 @@ def has_headers(source: SourceSpec) -> bool:
 
 def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     """How the files of a source begin, what `wrong_start` compares a file with; {} where nothing
-    is known."""
+    is known. Raises SourceError: the first begins with a row, of which Spark would lose one a file.
+    """
     options = {name.lower(): value for name, value in source.options.items()}
     if source.format == "json" and not options.keys() & {"linesep", "encoding"}:
         whole = options.get("multiline", "false").lower() == "true"
@@ -47,9 +55,10 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     encoding = options.get("encoding") or options.get("charset") or "utf-8"
     whole = options.keys() & {"multiline", "linesep"}
     if not has_headers(source):
-        return {"encoding": encoding, "whole": bool(whole)} if source.format == "csv" else {}
+        known = {"encoding": encoding, "whole": bool(whole)}
+        return known if source.format in ("csv", "text") else {}
     separator = options.get("sep") or options.get("delimiter") or ","
-    separator = _ESCAPED.get(separator, separator)
+    separator = ESCAPED.get(separator, separator)
     form: dict[str, Any] = {
         "names": list(names),
         "separator": separator,
@@ -58,7 +67,15 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
         "comment": options.get("comment", ""),
     }
     headers = (header_of(file, form) for file in filled_files(source.path or ""))
-    return form | {"first": next(filter(None, headers), [])}
+    first = next(filter(None, headers), [])
+    is_other = names and not {*map(str.casefold, first)} & {*map(str.casefold, names)}
+    if is_other and any(map(_TIME.match, first)):
+        raise SourceError(
+            f"source.path: {source.path} has no header: it begins with "
+            f"{separator.join(first)[:_SHOWN_CHARACTERS]!r}: write  header: false  under source; "
+            "where these are names, name one of the schema's columns as it is there"
+        )
+    return form | {"first": first}
 
 
 def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
@@ -101,7 +118,7 @@ def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
 
 
 def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
-    """Does U+FFFD in texts of CSV stand for bytes that are not UTF-8? So Spark reads them.
+    """Does U+FFFD in texts of files stand for bytes that are not UTF-8? So Spark reads them.
 
     It does not where the file itself holds it, cannot be read here, or has another encoding. JSON
     with such bytes does not parse, and may write U+FFFD as an escape.
@@ -149,11 +166,8 @@ def check_content(source: SourceSpec, file: Path) -> None:
     with file.open("rb") as stream:
         head = stream.read(4)
     kind = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
-    if head == _ZIP:
-        raise SourceError(
-            f"source.path: {file} is a spreadsheet or another zip file, which Spark does not read: "
-            "save its rows as CSV"
-        )
+    if head in _UNREAD:
+        raise SourceError(f"source.path: {file} is {_UNREAD[head]}")
     if head.startswith(_GZIP) and file.suffix != ".gz":
         raise SourceError(
             f"source.path: {file} is packed by gzip, which Spark tells by a name's ending alone: "

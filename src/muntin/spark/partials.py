@@ -33,6 +33,10 @@ CORRUPT_COLUMN = "_muntin_malformed"
 """Where Spark's readers put the text of a record that does not parse."""
 WHY_COLUMN = "_muntin_why"
 """Why it does not, where the reader is one of ours; alone where the text is not known."""
+_MALFORMED = (
+    "the record does not parse as the source's format; where records go over several lines, write  "
+    "multiLine: true  under source"
+)
 
 ROWS_FOLDED_AT_ONCE = 1 << 19  # gathered before rows are sorted by pane
 BUFFERED_BYTES_MAX = 512 << 20  # segments of one task; then they are emitted and begun anew
@@ -216,7 +220,7 @@ class TaskFold:
             shown, raw = shown_record(plain)
             if malformed[row]:
                 reason = "malformed"
-                detail = why or "the record does not parse as the source's format"
+                detail = why or _MALFORMED
                 if text is not None:  # of rows that parse, in a file of others
                     raw = text.encode("utf-8", "replace")[:RAW_BYTES_MAX]
             elif 0 <= times[row] <= self._plan.latest:

@@ -24,8 +24,8 @@ FILE, BLOCK, LENGTH, ROW = "_muntin_file", "_muntin_block", "_muntin_length", "_
 FILE_COLUMNS = (FILE, BLOCK, LENGTH, ROW)
 START = "start"
 _NOT_UTF8 = (
-    "bytes of its text are not UTF-8: name the encoding of the files, for example  "
-    "encoding: ISO-8859-1  under source"
+    "bytes of its text are not UTF-8: write the files so, for example by  iconv -t UTF-8; or, of "
+    "CSV, name what they are, for example  encoding: ISO-8859-1  under source"
 )
 _SEVERAL = (
     "the {} has several JSON values, of which Spark reads the first: write each in a line of its "

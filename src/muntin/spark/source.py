@@ -45,6 +45,7 @@ NO_SUCH_COLUMN = (
     "Spark reads no file with such a column, unless schema: under source names those that are "
     "wanted; muntin.summarize without fields, where Arrow reads, takes it"
 )
+_PARTITIONS = re.compile(r"Partition column name list #\d+: (.+)")
 _TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d")
 _KEEP_MALFORMED = {
     "mode": "PERMISSIVE",
@@ -163,14 +164,14 @@ def check_source(source: SourceSpec | None) -> SourceSpec:
 
 
 def check_path(source: SourceSpec) -> None:
-    """SourceError where local files, which should tell their schema, are not there. Asks no Spark,
-    so that nobody waits for its start to learn of a path."""
-    if source.format not in FILE_FORMATS or source.schema_ or not source.path or is_elsewhere():
+    """SourceError where local files, which should tell their schema, are not there, or are packed
+    or of another format. Asks no Spark, so that nobody waits for its start to learn of a path."""
+    if source.format not in FILE_FORMATS or not source.path or is_elsewhere():
         return
     here = local_path(source.path)
     if here is None or is_pattern(source.path):
         return
-    if not here.exists():
+    if not here.exists() and not source.schema_:
         raise SourceError(f"source.path: {source.path}: no such file or folder")
     files = [here] if here.is_file() else []
     if not files and source.format in _TEXT_FORMATS and "pathGlobFilter" not in source.options:
@@ -370,12 +371,17 @@ def no_column(column: str, pipeline: Pipeline, there: list[str], where: str = ""
     where = where or ("time" if column == pipeline.time.column else users[0])
     shown = [name for name in there if not name.startswith("_muntin_")]  # of reading itself
     hint = did_you_mean(column, shown, "columns") or "nor any other"
-    sign = next((sign for sign in ";\t|" if len(shown) == 1 and sign in shown[0]), None)
-    if sign is not None:  # of a CSV file
-        hint += f"; are they separated by {sign!r}? Write  sep: {json.dumps(sign)}  under source"
+    hint += separated(shown)
     if pipeline.source and pipeline.source.format == "parquet" and not pipeline.source.schema_:
         hint += " (where later files have it, name all columns in source.schema)"
     return f"{where}: the source has no column '{column}'; {hint}"
+
+
+def separated(names: list[str]) -> str:
+    """What to write where the one column of a CSV file looks like several; else ""."""
+    sign = next((sign for sign in ";\t|" if len(names) == 1 and sign in names[0]), "")
+    hint = f"; are they separated by {sign!r}? Write  sep: {json.dumps(sign)}  under source"
+    return hint if sign else ""
 
 
 def _options(source: SourceSpec) -> dict[str, str]:
@@ -414,6 +420,12 @@ def _loaded(
         if source.schema_ and text.startswith(("[UNSUPPORTED_DATATYPE", "[PARSE_")):
             declared(source.schema_)  # says what would be right, where it sees that
             text = f"source.schema: {source.schema_!r}: {text}"
+        elif "CONFLICTING_PARTITION" in text:
+            text = (
+                f"source.path: {source.path}: its folders tell different columns "
+                f"({'; '.join(_PARTITIONS.findall(str(problem)))}): name those that tell the same, "
+                "or write  recursiveFileLookup: true  to read all files without such columns"
+            )
         elif "PATH_NOT_FOUND" in text:
             text = f"source.path: {source.path}: no such file or folder"
         elif source.format in FILE_FORMATS and any(sign in text for sign in _NO_STORE):
