@@ -314,9 +314,10 @@ summaries:
         ("2024-01-01;EWR\n", ", header: false", "are they separated by ';'?"),
         ("at,origin\n2024-01-01,EWR\n", ", header: false", "write  header: true"),
         ("2024-01-01,EWR\n2024-01-02,JFK\n", "", "begins with '2024-01-01,EWR': write  header: f"),
+        ('at,origin\n2024-01-01,"E\nR"\n', "", "goes over several lines, each of which"),
     ],
 )
-def test_a_schema_hides_no_other_separator_or_header(check, tmp_path, data, more, said):
+def test_a_schema_hides_no_other_form(check, tmp_path, data, more, said):
     (tmp_path / "d.csv").write_text(data)
     text = GOOD.partition("fields:")[0].replace(
         "format: parquet, path: data.parquet",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -237,6 +238,13 @@ def _look_at_text(
         raise SourceError(
             f"source.path: {file}: cannot be read as {source.format}: {said}"
         ) from None
+    if source.format == "csv" and not form["whole"]:
+        texts = (c for c in found.itercolumns() if pa.types.is_string(c.type))
+        if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+            raise SourceError(
+                f"source.path: {file}: a text in quotes goes over several lines, each of which "
+                "Spark takes for a record: write  multiLine: true  under source"
+            )
     if declared is None:
         known = {str(pa.string()), str(pa.int64()), str(pa.float64())}
         columns = {f.name: f.type if str(f.type) in known else UNKNOWN for f in found.schema}
