@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from muntin import storage
-from muntin.arrow import UNSIGNED_OF_SPARK
+from muntin.arrow import UNSIGNED_OF_SPARK, pc
 from muntin.cli.sample import UNREAD, as_spark_reads, is_unread
 from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
