@@ -90,7 +90,8 @@ def from_file(
     try:
         if name.endswith(".npy"):
             _check_none(sites)
-            return checked(np.load(name, mmap_mode="c"))  # nothing is read of one that is too large
+            # mapped: nothing is read of one that is too large
+            return checked(np.load(name, allow_pickle=False, mmap_mode="c"))
         table = read_parquet(name) if name.endswith(".parquet") else read_csv(name)
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise BadArgument(f"{name} cannot be read as a stream: {problem}") from None
