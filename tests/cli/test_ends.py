@@ -9,18 +9,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, cast
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 import muntin
 from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
-from muntin.spark.failures import unless_java_is_gone
+from muntin.spark.failures import unless_java_is_gone, worker_error
 from muntin.spark.progress import tasks_at_hand
+from muntin.spark.stream import is_log_taken
 
 pytestmark = [
     pytest.mark.spark,
@@ -226,6 +229,20 @@ def test_what_java_has_stopped_need_not_be_stopped():
         raise RuntimeError("o1.stop: Cannot call methods on a stopped SparkContext.")
     with pytest.raises(RuntimeError), unless_java_is_gone():
         raise RuntimeError("another")
+
+
+def test_an_error_whose_text_ended_with_java_is_that_of_an_end():
+    """Py4J asks Java for it, as the error is told."""
+
+    def ended(_):
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    java = SimpleNamespace(_target_id="o1", _gateway_client=SimpleNamespace(send_command=ended))
+    error = Py4JJavaError("An error occurred while calling o1.stop", java)
+    with unless_java_is_gone():
+        raise error
+    assert not is_log_taken(error)
+    assert "Spark's process of Java has ended" in str(worker_error(error))
 
 
 def test_no_tasks_are_at_hand_where_java_is_gone():

@@ -89,7 +89,7 @@ _WORKER_GONE = (
     "(spark.task.maxFailures): by a signal, or because memory was short (the system's log tells). "
     "What was committed stays; start again to go on from there"
 )
-_STOPPED = "Cannot call methods on a stopped SparkContext"
+_STOPPED = re.compile("Cannot call methods on a stopped SparkContext|RpcEnv already stopped")
 _UNREAD = ("FAILED_READ_FILE.NO_HINT", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
 _DENIED = "(Permission denied)"
 _FULL = "No space left on device"
@@ -115,6 +115,8 @@ def worker_error(problem: Exception) -> Exception:
 
     `problem` itself where it is something else: then its trace is worth having.
     """
+    if is_java_gone(problem):
+        return SourceError(_JAVA_GONE)
     text = str(problem)
     if isinstance(problem, FileNotFoundError):  # of this process: elsewhere its trace names it
         text = f"FileNotFoundError: {text}"
@@ -124,8 +126,6 @@ def worker_error(problem: Exception) -> Exception:
             kind = getattr(errors, name.removeprefix(_PREFIX), None)
             if isinstance(kind, type) and issubclass(kind, MuntinError):
                 return kind(message)
-    if is_java_gone(problem):
-        return SourceError(_JAVA_GONE)
     if "Python worker exited unexpectedly" in text:
         return SourceError(_WORKER_GONE)
     return _start_error(text) or _source_error(problem, text) or problem
@@ -135,8 +135,13 @@ def is_java_gone(problem: Exception) -> bool:
     """Did a call fail because Spark's process of Java has ended?"""
     from py4j.protocol import Py4JError, Py4JJavaError
 
-    gone = isinstance(problem, ConnectionError | Py4JError)
-    return gone and not isinstance(problem, Py4JJavaError)
+    if isinstance(problem, Py4JJavaError):
+        try:
+            str(problem)  # which asks Java, that may have ended since
+        except (ConnectionError, Py4JError):
+            return True
+        return False
+    return isinstance(problem, ConnectionError | Py4JError)
 
 
 def told_once() -> None:
@@ -158,7 +163,7 @@ def unless_java_is_gone() -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        if not is_java_gone(problem) and _STOPPED not in str(problem):
+        if not is_java_gone(problem) and not _STOPPED.search(str(problem)):
             raise
 
 

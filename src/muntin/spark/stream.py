@@ -33,7 +33,13 @@ from muntin.spark.checkpoint import (
     query_of,
 )
 from muntin.spark.connector import with_connector
-from muntin.spark.failures import plainly, told_once, unless_java_is_gone, worker_error
+from muntin.spark.failures import (
+    is_java_gone,
+    plainly,
+    told_once,
+    unless_java_is_gone,
+    worker_error,
+)
 from muntin.spark.files import FILE_FORMATS, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import (
@@ -498,5 +504,7 @@ _LOG_IS_TAKEN = (
 
 def is_log_taken(problem: Exception) -> bool:
     """Has another query written the same entry of the checkpoint?"""
+    if is_java_gone(problem):
+        return False
     text = str(problem)  # of the stream's own error, the text is there and the name is not
     return any(words in text for words in _LOG_IS_TAKEN)
