@@ -165,8 +165,7 @@ class Feeds:
                 if closed is None:
                     continue
                 if closed:
-                    with contextlib.suppress(LedgerError):  # then with what closes next
-                        await self._refollow()
+                    await self._refollow()
                 self._close_windows(closed)
                 for feed in self._feeds.values():
                     feed.wake.set()
@@ -184,13 +183,16 @@ class Feeds:
 
     async def _refollow(self) -> None:
         """A changed file may have given a standing query to the windows of another summary."""
-        queries = await self._run(self._reader.queries)
-        changed, self._queries = queries != self._queries, queries
-        for feed in self._by_window() if changed else ():
-            query = queries.get(feed.topic.text) if feed.topic.kind == "query" else None
-            if query is not None:
-                with contextlib.suppress(SelectError, LookupError):  # its messages say it
-                    feed.followed = await self._run(self._reader.followed, query.select)
+        try:
+            queries = await self._run(self._reader.queries)
+            changed, self._queries = queries != self._queries, queries
+            for feed in self._by_window() if changed else ():
+                query = queries.get(feed.topic.text) if feed.topic.kind == "query" else None
+                if query is not None:
+                    with contextlib.suppress(SelectError, LookupError):  # its messages say it
+                        feed.followed = await self._run(self._reader.followed, query.select)
+        except LedgerError:
+            self._queries = {}  # looked at again with what closes next
 
     def _news(self) -> list[Closing] | None:
         """Wait for a commit; what has closed, or None where nothing came. In a thread."""
