@@ -22,7 +22,7 @@ from muntin.errors import BadArgument, LedgerError, SelectError, UnknownName
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
-from muntin.select.database import Database
+from muntin.select.database import Database, _TablePlace
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
 from muntin.select.parser import parse
@@ -200,6 +200,26 @@ def test_ctrl_c_stops_a_statement_at_once() -> None:
             engine.sql(SLOW)
         assert time.monotonic() - begun < 20
         assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+    engine.close()
+
+
+@pytest.mark.usefixtures("own_handler")
+def test_ctrl_c_while_duckdb_asks_for_a_schema_is_no_error_of_duckdb(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(catalog(), Limits(seconds=60))
+    read = _TablePlace.__arrow_c_stream__
+
+    def interrupted(*given: Any) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return read(*given)
+
+    monkeypatch.setattr(_TablePlace, "__arrow_c_stream__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.sql("SELECT sum(count) FROM orders(driver)")
+    monkeypatch.undo()
+    assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
     engine.close()
 
 

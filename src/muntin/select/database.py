@@ -81,33 +81,57 @@ class Database:
 
         Raises DatabaseError.
         """
-        import duckdb  # at the first statement that needs it: many a process asks none
-
         end = time.monotonic() + seconds
         for _ in range(_TRIES):
             with self._connection(seconds) as connection:
-                text = ""
-                try:
-                    with connection.placed(tables) as names:
-                        text = sql(*names)
-                        checked = names if texts and may_be_read(text, tables) else None
-                        read = partial(self._read, connection, text, parameters, checked)
-                        return self._watched(read, connection.cursor, end)
-                # what a stream of Arrow batches meets on its way comes as an OSError
-                except (duckdb.Error, OSError, pa.ArrowException) as error:
-                    if _INVALIDATED not in str(error):
-                        raise _converted(error, time.monotonic() > end, seconds, text) from None
-                except UnicodeDecodeError as error:  # it cut its own message inside a letter
-                    said = error.object.decode(errors="replace")
-                    raise DatabaseError("invalid input", said) from None
-                except MemoryError:
-                    raise DatabaseError("memory", "not enough memory") from None
+                answer = partial(
+                    self._answer, connection, sql, tables, parameters, texts, seconds, end
+                )
+                found = self._watched(answer, connection.cursor, end)
+                if found is not None:
+                    return found
                 with self._lock:  # some statement has made DuckDB give this database up
                     if connection.root is self._root:
                         self._root, self._idle = None, []
         raise DatabaseError("internal", "DuckDB failed on this statement")
 
-    def _watched(self, read: Callable[[], pa.Table], cursor: Any, end: float) -> pa.Table:
+    def _answer(
+        self,
+        connection: _DuckCursor,
+        sql: Callable[..., str],
+        tables: Sequence[pa.Table],
+        parameters: Mapping[str, Any] | None,
+        texts: bool,
+        seconds: float,
+        end: float,
+    ) -> pa.Table | None:
+        """None: DuckDB has given the database up.
+
+        Never in the main thread: DuckDB makes an error of its own of a Ctrl-C that comes while it
+        asks a table for its schema.
+        """
+        import duckdb  # at the first statement that needs it: many a process asks none
+
+        text = ""
+        try:
+            with connection.placed(tables) as names:
+                text = sql(*names)
+                checked = names if texts and may_be_read(text, tables) else None
+                return self._read(connection, text, parameters, checked)
+        # what a stream of Arrow batches meets on its way comes as an OSError
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            if _INVALIDATED in str(error):
+                return None
+            raise _converted(error, time.monotonic() > end, seconds, text) from None
+        except UnicodeDecodeError as error:  # it cut its own message inside a letter
+            said = error.object.decode(errors="replace")
+            raise DatabaseError("invalid input", said) from None
+        except MemoryError:
+            raise DatabaseError("memory", "not enough memory") from None
+
+    def _watched(
+        self, answer: Callable[[], pa.Table | None], cursor: Any, end: float
+    ) -> pa.Table | None:
         """In a thread beside this one: what is there too long is interrupted, and Ctrl-C is told in
         the main thread only once DuckDB has done."""
         with self._lock:
@@ -115,9 +139,10 @@ class Database:
             if self._threads is None or self._threads[0] != os.getpid():  # a fork has none
                 pool = ThreadPoolExecutor(self._limits.concurrent, "muntin-select")
                 self._threads = os.getpid(), pool
-        reading = Future[pa.Table]()  # our own: Ctrl-C may come before `submit` has returned one
+        # our own: Ctrl-C may come before `submit` has returned one
+        reading = Future[pa.Table | None]()
         try:
-            self._threads[1].submit(_settle, [reading], read)
+            self._threads[1].submit(_settle, [reading], answer)
             while not reading.done():
                 # another thread may be given the signal: look for it
                 wait([reading], min(_LOOK_SECONDS, max(end - time.monotonic(), _LOOK_SECONDS / 2)))
@@ -199,13 +224,13 @@ class Database:
         self._root = None
 
 
-def _settle(given: list[Future[pa.Table]], read: Callable[[], pa.Table]) -> None:
+def _settle(given: list[Future[pa.Table | None]], answer: Callable[[], pa.Table | None]) -> None:
     """No frame keeps the future: it holds the error, whose frames hold DuckDB's reader."""
     reading = given.pop()
     if not reading.set_running_or_notify_cancel():
         return
     try:
-        reading.set_result(read())
+        reading.set_result(answer())
     except BaseException as error:
         reading.set_exception(error)
     finally:
