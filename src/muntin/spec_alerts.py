@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from muntin.errors import SpecError
+from muntin.hosts import names_a_host
 from muntin.kinds.base import MicrosecondsOrZero, Strict, as_tuple, distinct
-from muntin.spec_sites import TOKEN_CHARACTERS_MIN, Token, names_a_host
+from muntin.spec_sites import TOKEN_CHARACTERS_MIN, Token
 
 SECRET_VARIABLE = "MUNTIN_WEBHOOK_SECRET"  # noqa: S105 (the name of a variable)
 CONDITION_CHARACTERS_MAX = 1_000

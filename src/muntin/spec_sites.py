@@ -4,10 +4,11 @@ import os
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from muntin.hosts import is_loopback, names_a_host
 from muntin.kinds import SummarySpec
 from muntin.kinds.base import Microseconds, Strict
 from muntin.kinds.vector_matrix import Key, VectorMatrixSpec
@@ -18,7 +19,6 @@ TOKEN_CHARACTERS_MIN = 16
 UNITS_MAX = 100_000  # of a window; each is kept at the site, with its objects and values
 SCALE_MAX = 1e15
 SPEED_MAX = 1e9
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def checked_token(value: str) -> str:
@@ -31,13 +31,6 @@ def checked_token(value: str) -> str:
             f"{TOKEN_CHARACTERS_MIN} of ASCII, as `openssl rand -hex 16` gives"
         )
     return value
-
-
-def names_a_host(url: SplitResult, *schemes: str) -> bool:
-    try:
-        return url.scheme in schemes and bool(url.hostname) and url.port != 0
-    except ValueError:  # of a port that is no number
-        return False
 
 
 Token = Annotated[str, AfterValidator(checked_token), Field(repr=False)]
@@ -167,7 +160,7 @@ class SiteSpec(Ranking, TokenSpec):
     @property
     def is_local(self) -> bool:
         """Whether the coordinator is on this machine."""
-        return urlsplit(self.coordinator).hostname in _LOOPBACK
+        return is_loopback(urlsplit(self.coordinator).hostname or "")
 
     @model_validator(mode="after")
     def _token_stays_secret(self) -> Self:

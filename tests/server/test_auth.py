@@ -8,9 +8,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as open_socket
 
 from muntin.errors import BadArgument
+from muntin.hosts import is_loopback
 from muntin.ledger.temporary import temporary
 from muntin.server.app import make_app
-from muntin.server.auth import Auth, is_loopback
+from muntin.server.auth import Auth
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 

@@ -391,6 +391,7 @@ def test_clients_do_not_come_back_at_once():
 def test_refusals(server):
     with pytest.raises(BadArgument, match="https"):
         muntin.connect("http://muntin.example", token="reader-0123456789")  # noqa: S106
+    muntin.connect("http://127.0.0.2:9", token="reader-0123456789").close()  # noqa: S106
     with pytest.raises(BadArgument, match="no server"):
         muntin.connect("ftp://x")
     with pytest.raises(BadArgument, match="no text"):

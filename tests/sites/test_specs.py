@@ -71,6 +71,12 @@ def test_the_page_shows_both_examples():
         assert entries in page, f"docs/topk.md does not show {name} as it is"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "[::1]", "localhost"])
+def test_a_token_may_go_to_this_machine_in_the_open(tmp_path, host):
+    text = SITE.replace("127.0.0.1", host) + "  token: a-token-of-some-length\n"
+    assert site_of(tmp_path, text).sites.is_local
+
+
 def test_no_secret_reaches_the_ledger(tmp_path):
     text = SITE + "  token: a-token-of-some-length\n"
     pipeline = site_of(tmp_path, text)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from muntin.client.answers import ServerError, Update, refusal, understood
 from muntin.client.subscription import Backoff, Subscription
 from muntin.errors import BadArgument, SelectError
+from muntin.hosts import is_loopback
 from muntin.select.result import Result
 from muntin.spec_secrets import shown_url
 
@@ -22,7 +23,6 @@ __all__ = ["Backoff", "Client", "ServerError", "Subscription", "Update", "connec
 ARROW = "application/vnd.apache.arrow.stream"
 TIMEOUT_SECONDS = 30.0
 JSON = "application/json"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
@@ -71,7 +71,7 @@ class Client(AbstractContextManager["Client"]):
             raise BadArgument(
                 "the token is none: it is no text, or holds a line break, or what is not ASCII"
             )
-        if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise BadArgument(f"{shown} would send the token in the open: use https://")
         is_length = isinstance(timeout, int | float) and 0 < timeout < math.inf
         if timeout is not None and not is_length:

@@ -5,13 +5,13 @@ OWASP ASVS 5.0, V4.4 (WebSocket): Origin allow-list, tickets that never stand in
 
 import hashlib
 import hmac
-import ipaddress
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muntin.errors import BadArgument
+from muntin.hosts import is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.scram import Exchange, ScramKeys
 from muntin.spec_sites import checked_token
@@ -155,16 +155,6 @@ class Auth:
             if hmac.compare_digest(key, grant.key):
                 found = grant
         return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def bearer(headers: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muntin.errors import BadArgument
-from muntin.server.auth import is_loopback
+from muntin.hosts import is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import plain
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muntin.server.auth import is_loopback
+from muntin.hosts import is_loopback
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, problem, status_of
 from muntin.server.sockets import stream_of

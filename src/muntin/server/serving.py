@@ -12,9 +12,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from muntin.errors import BadArgument, LedgerError, needs
+from muntin.hosts import is_loopback
 from muntin.ledger.base import Ledger
 from muntin.server.app import Addition, make_app
-from muntin.server.auth import Auth, is_loopback
+from muntin.server.auth import Auth
 from muntin.server.connections import ACCEPTS_AT_ONCE
 from muntin.server.limits import ServerLimits
 from muntin.server.live import Tokens

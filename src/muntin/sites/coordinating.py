@@ -16,9 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from muntin.errors import BadArgument, MuntinError, SpecError
+from muntin.hosts import is_loopback
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.app import Addition, page_routes
-from muntin.server.auth import Auth, Grant, is_loopback
+from muntin.server.auth import Auth, Grant
 from muntin.server.http import Http, described
 from muntin.server.limits import ServerLimits
 from muntin.server.metrics import counter, gauge

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from starlette.datastructures import Address
 
-from muntin.server.auth import Auth, is_loopback
+from muntin.hosts import is_loopback
+from muntin.server.auth import Auth
 from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
