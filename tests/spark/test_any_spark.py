@@ -24,6 +24,7 @@ import pytest
 
 import muntin
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, MuntinError
+from muntin.ledger.open import open_ledger
 from muntin.spark import committing
 from muntin.spark.failures import plainly
 from muntin.spark.ingest import Ingest
@@ -464,6 +465,22 @@ def forget_processes():
         ingest = committing._open.popitem()[1][1]
         ingest.close()
         ingest.ledger.close()
+
+
+def test_a_ledger_is_closed_where_no_writer_may_begin(url, monkeypatch):
+    opened = []
+
+    def opening(*given):
+        opened.append(open_ledger(*given))
+        return opened[-1]
+
+    take(url, "q", "run 1", 0)
+    forget_processes()
+    monkeypatch.setattr(committing, "open_ledger", opening)
+    with pytest.raises(LedgerConflict, match="would read the source again"):
+        take(url, "other", "run 2", 0)
+    with pytest.raises(LedgerError, match="closed"):
+        opened[0].pipelines()
 
 
 def test_a_batch_counts_once_whichever_process_commits_it(url):

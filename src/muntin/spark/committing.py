@@ -148,10 +148,14 @@ def _ingest(
     if opened is None:
         check_undamaged(checkpoint)
         ledger = open_ledger(url)
-        if mode != "overwrite":
-            check_not_older(checkpoint, ledger.last_batch(pipeline.name, query))
-        if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
-            mode = "continue"  # that was done when the query began
-        opened = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
+        try:
+            if mode != "overwrite":
+                check_not_older(checkpoint, ledger.last_batch(pipeline.name, query))
+            if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
+                mode = "continue"  # that was done when the query began
+            opened = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
+        except BaseException:
+            ledger.close()
+            raise
     _open[key] = opened
     return opened[1]
