@@ -166,6 +166,10 @@ def test_a_sum_beyond_its_type_is_named_with_its_key() -> None:
     said = "indicator 'i': a sum is beyond double (t 2023-11-14 22:13:20+00:00)"
     assert caught.value.message == said
     assert "shorter window" in caught.value.remedy
+    # read as well where it is only what rows are joined by: of nulls there would be no row
+    for joined in ("ON a.i = b.i", "USING (i)", "USING (I)"):
+        with pytest.raises(SelectError, match="beyond double"):
+            engine.sql(f"SELECT a.t FROM s(t) AS a JOIN s(t) AS b {joined}")
     engine.close()
 
 

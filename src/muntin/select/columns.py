@@ -74,7 +74,8 @@ class FromSource:
     def as_column(self, name: exp.Identifier, table: exp.Identifier | None = None) -> exp.Column:
         """A reference to one of its columns, of that column's type."""
         known, column = self.column(name.name), exp.Column(this=name, table=table)
-        column.meta["kind"] = None if known is None else known.kind
+        if known is not None:
+            _means(column, known)
         return column
 
     @property

@@ -236,7 +236,11 @@ def _names_read(tree: exp.Expr) -> frozenset[str] | None:
     for star in tree.find_all(exp.Star):
         if isinstance(star.parent, exp.Select | exp.Column):
             return None
-    return frozenset(column.name for column in tree.find_all(exp.Column))
+    names = {column.name for column in tree.find_all(exp.Column)}
+    for join in tree.find_all(exp.Join):
+        for name in join.args.get("using") or ():  # which are no columns of the tree
+            names |= {side.name for side in name.meta["same"]}
+    return frozenset(names)
 
 
 def _no_columns(query: QueryInfo) -> tuple[str, ...]:
