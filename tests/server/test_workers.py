@@ -466,6 +466,44 @@ def test_a_process_that_could_not_be_started_is_started_later(ledger, monkeypatc
     fork_server.close()
 
 
+def test_who_would_ask_a_process_that_died_at_its_start_hears_so(ledger, monkeypatch):
+    died = subprocess.Popen([sys.executable, "-c", ""])
+
+    def begin(_):
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        return ours, died.pid
+
+    monkeypatch.setattr(ForkServer, "begin", begin)
+    with serving(ledger) as (_, http):
+        answer = ask(http, "SELECT sum(count) FROM orders(driver) FOR ALL")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "busy")
+    died.wait()
+
+
+def test_a_server_that_ends_does_not_wait_for_kernels(ledger):
+    fork_server = ForkServer(ledger, ServerLimits())
+    fork_server.begin()[0].close()
+
+    def warm():
+        with contextlib.suppress(OSError):
+            fork_server.warm()
+
+    with fork_server._process as compiling:
+        os.kill(compiling.pid, signal.SIGSTOP)  # it takes as long as it takes
+        warming = threading.Thread(target=warm)
+        warming.start()
+        until(fork_server._lock.locked)
+        closing = threading.Thread(target=fork_server.close)
+        closing.start()
+        closing.join(PATIENCE_SECONDS)
+        ended = not closing.is_alive()
+        compiling.kill()
+    warming.join()
+    closing.join()
+    assert ended
+
+
 def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(feeder, ledger):
     fork_server = ForkServer(ledger, ServerLimits())
     assert fork_server.warm() == 1

@@ -25,6 +25,7 @@ from muntin.server.problems import RefusalError
 from muntin.server.worker import BEGIN, END, NUMBER, WARM
 
 RECEIVED_BYTES = 256 << 10
+CLOSE_SECONDS = 0.5  # for what is at hand, until it is killed
 WARM_SECONDS = 5.0  # until a ledger that is empty is looked at again
 _LOG = logging.getLogger("muntin.server")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -64,9 +65,12 @@ class ForkServer:
                 self._control.sendall(END + NUMBER.pack(pid))
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._stop()
+        self._closed = True
+        while not self._lock.acquire(timeout=CLOSE_SECONDS):
+            if process := self._process:  # compiles kernels, for a minute maybe
+                process.kill()
+        self._stop()
+        self._lock.release()
 
     def _asked(self, command: bytes, *files: int) -> int:
         control = self._started()
@@ -142,6 +146,8 @@ class WorkerProcess:
     async def ask(self, asked: Asked) -> IO[bytes]:
         """The answer's bytes. Raises MuntinError: what the worker says, or that it had to be
         ended."""
+        if self.ended:  # before anybody could ask it
+            raise _gone()
         self.busy = True
         self._answer = answer = self._loop.create_future()
         if self.warm:
