@@ -223,6 +223,33 @@ def test_ctrl_c_while_duckdb_asks_for_a_schema_is_no_error_of_duckdb(
     engine.close()
 
 
+def test_a_second_ctrl_c_leaves_no_connection_that_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB may be deaf to an interrupt for a while."""
+    engine = Engine(catalog(), Limits(seconds=60))
+    read = _TablePlace.__arrow_c_stream__
+    entered, go_on = threading.Event(), threading.Event()
+
+    def deaf(*given: Any) -> object:
+        entered.set()
+        assert go_on.wait(60)
+        return read(*given)
+
+    def pressed(*_: Any) -> None:
+        assert entered.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_TablePlace, "__arrow_c_stream__", deaf)
+    monkeypatch.setattr("muntin.select.database.wait", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        engine.sql("SELECT sum(count) FROM orders(driver)")
+    monkeypatch.undo()
+    try:
+        assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+        engine.close()  # with what still runs
+    finally:
+        go_on.set()
+
+
 def test_ctrl_c_while_a_statement_is_handed_over_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(catalog(), Limits(seconds=60))
     submit = ThreadPoolExecutor.submit

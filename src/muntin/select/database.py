@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -167,17 +167,16 @@ class Database:
     ) -> pa.Table:
         reader = connection.statement(sql, parameters, tables).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
-        rows = size = 0
+        most, rows, size = self._limits, 0, 0
         for batch in reader:
             rows += len(batch)
             size += batch.nbytes
-            if rows > self._limits.result_rows or size > self._limits.result_bytes:
-                raise DatabaseError(
-                    "too_large",
-                    f"the result has more than {self._limits.result_rows:,} rows"
-                    if rows > self._limits.result_rows
-                    else f"the result is larger than {self._limits.result_bytes:,} bytes",
-                )
+            if rows > most.result_rows:
+                said = f"the result has more than {most.result_rows:,} rows"
+                raise DatabaseError("too_large", said)
+            if size > most.result_bytes:
+                said = f"the result is larger than {most.result_bytes:,} bytes"
+                raise DatabaseError("too_large", said)
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
 
@@ -196,11 +195,15 @@ class Database:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 connection = _DuckCursor(root)
+            kept = True
             try:
                 yield connection
+            except KeyboardInterrupt:  # after a second one DuckDB may still be at the statement
+                kept = False
+                raise
             finally:
                 with self._lock:
-                    if connection.root is self._root:
+                    if kept and connection.root is self._root:
                         self._idle.append(connection)
         finally:
             self._slots.release()
@@ -218,10 +221,13 @@ class Database:
             self._closed = True
         for connection in idle:
             connection.cursor.close()
-        if self._root is not None:
-            self._root.close()
         # a closed connection that some thread's frame still holds at exit would count as a leak
-        self._root = None
+        root, self._root = self._root, None
+        if root is not None:
+            import duckdb
+
+            with suppress(duckdb.Error):  # in use: it goes with the statement that some thread runs
+                root.close()
 
 
 def _settle(given: list[Future[pa.Table | None]], answer: Callable[[], pa.Table | None]) -> None:
@@ -381,10 +387,9 @@ def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> D
     # errors_as_json: {"exception_type": ..., "exception_message": ..., "position": "7", ...}
     found = re.search(r"\{.*\}", text, re.DOTALL)
     if found:
-        try:
+        details: dict[str, Any] = {}
+        with suppress(ValueError):
             details = json.loads(found[0])
-        except ValueError:
-            details = {}
         kind = details.get("exception_type", kind)
         text = details.get("exception_message", text)
         place = str(details.get("position", ""))
