@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import psutil
+
 SECOND = """
 import os, signal, sys
 from muntin.cli.stopping import stopping
@@ -26,6 +28,33 @@ with stopping() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     print("still there", flush=True)
 """
+
+
+LOOKING = """
+import os, signal, sys
+from muntin.cli.stopping import stopping
+from muntin.spark.java import _Machine
+
+def looking(frame, event, argument):
+    # PySpark looks every now and then whether the Java that it has started is still there
+    if event == "c_return" and argument.__name__ == "waitpid":
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+machine = _Machine([sys.executable, "-c", "import time; time.sleep(600)"])
+print(machine.pid, flush=True)
+with stopping():
+    sys.setprofile(looking)
+    machine.poll()
+"""
+
+
+def test_a_signal_while_somebody_looks_at_java_ends_it():
+    made = subprocess.run(
+        [sys.executable, "-c", LOOKING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert made.returncode == 128 + signal.SIGTERM, made
+    assert not psutil.pid_exists(int(made.stdout))
 
 
 def test_two_signals_at_once_do_not_wait_for_each_other():

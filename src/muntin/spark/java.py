@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from muntin.errors import SourceError
@@ -17,10 +18,19 @@ JAVA_MIN = 17
 UNSET_SPARK_HOME = "unset SPARK_HOME: pyspark brings its own Spark"
 END_SECONDS = 8.0  # for Java to delete its temporary files
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_INSTALL = {
+    "apt-get": "install -y openjdk-17-jre-headless",
+    "dnf": "install -y java-17-openjdk-headless",
+    "pacman": "-S jre17-openjdk-headless",
+    "apk": "add openjdk17-jre-headless",
+    "zypper": "install java-17-openjdk-headless",
+}
 
 
 class _Machine(subprocess.Popen[bytes]):
     """A process of Java's that PySpark starts; it keeps no hold of it until it is up."""
+
+    _waitpid_lock: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,8 +56,12 @@ def recorded() -> Iterator[None]:
 
 
 def end_all() -> None:
-    """End all machines that were recorded, and wait until they have ended."""
+    """End all machines that were recorded, and wait until they have ended.
+
+    For a handler of signals, after which nothing else runs here.
+    """
     for machine in _machines:
+        machine._waitpid_lock = Lock()  # whoever was interrupted may hold the one before
         machine.terminate()
     for machine in _machines:
         try:
@@ -57,7 +71,6 @@ def end_all() -> None:
             machine.wait()
         if machine.address_file:
             shutil.rmtree(os.path.dirname(machine.address_file), ignore_errors=True)
-    _machines.clear()
 
 
 def class_of(thing: Any) -> str:
@@ -104,22 +117,12 @@ def spark_home_problem() -> str:
 
 def java_remedy() -> str:
     """The one command that installs Java on this platform, and has Spark find it."""
-    return _install() + (" and unset JAVA_HOME" if os.environ.get("JAVA_HOME") else "")
-
-
-def _install() -> str:
     if sys.platform == "darwin":
-        return "brew install --cask temurin@17"  # a plain openjdk would not be on the PATH
-    for tool, command in (
-        ("apt-get", "sudo apt-get install -y openjdk-17-jre-headless"),
-        ("dnf", "sudo dnf install -y java-17-openjdk-headless"),
-        ("pacman", "sudo pacman -S jre17-openjdk-headless"),
-        ("apk", "sudo apk add openjdk17-jre-headless"),
-        ("zypper", "sudo zypper install java-17-openjdk-headless"),
-    ):
-        if shutil.which(tool):
-            return command
-    return "install OpenJDK 17 with your package manager"
+        found = "brew install --cask temurin@17"  # a plain openjdk would not be on the PATH
+    else:
+        there = (f"sudo {tool} {words}" for tool, words in _INSTALL.items() if shutil.which(tool))
+        found = next(there, "install OpenJDK 17 with your package manager")
+    return found + (" and unset JAVA_HOME" if os.environ.get("JAVA_HOME") else "")
 
 
 @cache  # where there is one: to ask takes 0.1 s
