@@ -344,6 +344,16 @@ def test_a_window_that_is_longer_than_those_of_now_is_revised():
     assert windows_of(ledger, "m")[:2] == [(0, 200, 1, 2), (210, 220, 0, 1)]
 
 
+def test_a_window_that_closes_longer_than_those_of_now_is_revised():
+    """It was open when the windows became shorter: nobody has seen one so long before."""
+    ledger = temporary()
+    spans = ("300 s", "10 s")
+    longer, shorter = ({"m": MATRIX | {"window": FLOATING | {"length": n}}} for n in spans)
+    fed(ledger, longer, [[0, 190], [200]], 0)
+    fed(ledger, shorter, [[300], [180], [310]], 2)
+    assert windows_of(ledger, "m")[:2] == [(0, 200, 1, 3), (200, 210, 0, 1)]
+
+
 def trend_of(ledger, clause=""):
     result = Session(ledger).sql(f"SELECT window_start, count FROM trend(by_m) {clause}")  # noqa: S608
     notes = [note.message for note in result.notes if note.code in ("outdated", "uncounted")]

@@ -10,7 +10,7 @@ from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from muntin.spark.sink_stream import SinkStream
-from tests.pipeline.support import SECOND, events, gather, pipeline, run
+from tests.pipeline.support import SECOND, START, events, gather, pipeline, run
 from tests.server.conftest import until
 
 ROWS = [(second, "a", 1, 1, 1) for second in range(0, 45, 5)]
@@ -118,10 +118,10 @@ def test_a_command_that_waits_for_a_long_batch_stops_no_sign_of_life(working, mo
     assert until(lambda: working.ledger.command(asked.id).answer)["orders"]["done"]
 
 
-def floating(**entries):
+def floating(*, beside=(), **entries):
     window = {"kind": "floating", "length": "1 minute"} | entries
     summary = {"keys": ["driver"], "indicators": ["served"], "capacity": 6, "window": window}
-    return pipeline(summaries={"orders": summary}, queries={})
+    return pipeline(summaries={"orders": summary}, queries={}, **dict(beside))
 
 
 def ten_drivers(begin, end):
@@ -172,6 +172,25 @@ def test_a_window_is_judged_by_what_it_might_hold(restarted):
     assert (resumed.fill["driver"], resumed.overflowed) == (10, False)
     assert others
     assert all(window.overflowed for window in others)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_window_ends_with_the_last_pane_that_it_holds_whatever_rollups_hold_it(restarted):
+    spec = floating(beside={"retention": {"panes": "10 minutes"}, "rollups": ["1 minute"]})
+    ledger = temporary()
+    ingest = Ingest(spec, ledger, query_id="q")
+    for _ in range(2):
+        ingest.command("slow_down")
+    ingest.take(0, ten_drivers(0, 80))
+    ingest.take(1, ten_drivers(160, 161))
+    assert ledger.coverage("orders")[0].until == START + 100 * SECOND
+    ingest.command("resume")
+    if restarted:
+        ingest.close()
+        ingest = Ingest(spec, ledger, query_id="q")
+    ingest.take(2, ten_drivers(200, 201))
+    ingest.close()
+    assert ledger.windows("orders")[0].end == START + 80 * SECOND
 
 
 def test_a_limit_that_was_lowered_lowers_the_capacity_as_well():

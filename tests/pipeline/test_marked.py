@@ -1,6 +1,7 @@
 """Sums beyond their range, pieces too large and statements that fail: told, and nothing stops."""
 
 from decimal import Decimal
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,8 @@ from muntin.errors import SelectError, SpecError
 from muntin.ledger.rules import JSON_BYTES_MAX
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
-from tests.pipeline.support import SECOND, START, content, pipeline, run
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import SECOND, START, content, gather, pipeline, run
 
 BIG = 2**62
 MATRIX = {"keys": ["k"], "indicators": ["i"]}
@@ -112,6 +114,34 @@ def test_late_events_that_no_window_holds_close_one():
             assert [w.revision for w in windows] == [0, 0, 1, 0, 0]
             trend = Session(ingest.ledger).sql("SELECT sum(count) FROM trend(q)").rows
             assert trend == [[6]]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("window", [
+    {"kind": "tumbling", "length": "10 s"}, {"kind": "sliding", "length": "20 s", "every": "10 s"},
+])  # fmt: skip
+def test_late_events_that_no_window_holds_close_those_that_rollups_hold_whole(window, restarted):
+    kept = spec(MATRIX | {"window": window}, rollups=["10 s"], retention={"panes": "20 s"})
+    ledger = temporary()
+    ingest = Ingest(kept, ledger, query_id="q")
+    fed = [[(n, "a", 1)] for n in (*range(20), *range(100, 140))]
+    for number, rows in enumerate([*fed, [(55, "a", 1)]]):
+        if restarted and number == len(fed):
+            with (
+                mock.patch.object(ingest._assembler, "step", side_effect=InterruptedError),
+                pytest.raises(InterruptedError),
+            ):
+                ingest.take(number, gather([events(*rows)]))
+            ingest.close()
+            ingest = Ingest(kept, ledger, query_id="q")
+        ingest.take(number, gather([events(*rows)]))
+    ingest.close()
+    horizon = ledger.horizon("m", SECOND)
+    assert horizon is not None
+    assert horizon > START + 55 * SECOND
+    late = [w for w in ledger.windows("m") if w.start <= START + 55 * SECOND < w.end]
+    assert {(w.events, w.late, w.revision) for w in late} == {(1, 1, 0)}
+    assert len(late) == (1 if window["kind"] == "tumbling" else 2)
 
 
 def test_late_events_of_very_many_panes_that_are_gone_stop_nothing(monkeypatch):

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.assembly.following import (
-    LIMIT_FACTOR,
-    ClosingWindow,
-    FloatingFollower,
-    Follower,
-    follow,
-)
+from muntin.assembly.following import ClosingWindow, FloatingFollower, Follower, follow
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerError
 from muntin.kinds import SegmentSpec
@@ -88,7 +82,7 @@ class Assembler:
         }
         """Where those were that are not followed now: they may come back."""
         self._longest: dict[str, int] = {}
-        """Of the windows that have closed: they may have been longer once."""
+        """Of the windows that have closed, whatever the spec said when they began."""
         self._check_all = True
         self._ahead = False
         """Followers are beyond what is stored, for good where storing it failed."""
@@ -199,18 +193,13 @@ class Assembler:
         return [] if follower is None else follower.open_starts(before)
 
     def _kept_panes(self, now: Pieces, name: str, late: Int64s, watermark: int) -> Int64s:
-        """Those of the late panes (all, at the start) whose windows are not beyond retention."""
-        history, layout = self._pipeline.retention.history, self.layouts[name]
-        first = now.extent(layout).rollups.dropped.get(layout.pane)
-        if history is not None:
-            first = max(watermark - history, watermark - history if first is None else first)
-        if self._check_all:
-            end = self._followers[name].next
-            bounds = now.extent(layout).bounds
-            if end is None or bounds is None:
-                return NOTHING.starts
-            return now.slices(layout, layout.pane, first or bounds[0], end).starts
-        return late if first is None else late[late >= first]
+        """The late panes, at the start all others as well, whose windows history still holds."""
+        history, end = self._pipeline.retention.history, self._followers[name].next
+        if self._check_all and end is not None:
+            layout = self.layouts[name]
+            there = now.slices(layout, layout.pane, now.extent(layout).dropped or 0, end).starts
+            late = as_set(np.concatenate((there, late)))
+        return late if history is None else late[late >= watermark - history]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
         """Write windows as they close, some at once.
@@ -302,22 +291,17 @@ class Assembler:
         Where retention has dropped a part of one, its revision says what it lacks.
         """
         layout = self.layouts[name]
-        window_spec = layout.spec.window
-        assert window_spec is not None  # noqa: S101 (only followed summaries come here)
-        reach = window_spec.limit or window_spec.length * LIMIT_FACTOR
-        reach = max(reach, self._longest.get(name, 0))
         clauses = self._clauses(name)
         at = last = None
         if not self._check_all:
-            at = int(late.starts[0]) - reach
+            at = int(late.starts[0]) - self._longest.get(name, 0)
             if all(clause.kind == "last" for clause in clauses):
                 after = max((clause.length_us or 0 for clause in clauses), default=0)
                 last = int(late.starts[-1]) + layout.pane + after
         for windows in self._closed(name, at, last):
             hold_more = [False] * len(windows)
             if self._check_all:
-                lengths = [window.end - window.start for window in windows]
-                self._longest[name] = max(*lengths, self._longest.get(name, 0))
+                self._note_lengths(windows)
                 hold_more = _may_hold_more(now, layout, windows)
             for window, holds_more in zip(windows, hold_more, strict=True):
                 came = late.between(window.start, window.end)
@@ -377,7 +361,13 @@ class Assembler:
                         span = window.start, window.end
                         trends.append(TrendPoint(query, *span, window.revision, result))
         self._store(windows, trends)
+        self._note_lengths(windows)
         return windows
+
+    def _note_lengths(self, windows: Iterable[ClosedWindow]) -> None:
+        for window in windows:
+            length = window.end - window.start
+            self._longest[window.summary] = max(length, self._longest.get(window.summary, 0))
 
     def _result(self, query: str, closed: ClosingWindow, moment: LedgerMoment) -> bytes | None:
         """A standing query's result on a window; where what it reads is gone, that of before."""

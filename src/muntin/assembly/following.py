@@ -89,6 +89,8 @@ class FloatingFollower(_Follower):
         if self.next is None:
             return
         until = self.next if self.window.start is None else self.window.start
+        whole = pieces.extent(self._layout).dropped or 0  # before, there may be late events alone
+        panes = panes[panes >= whole]
         for start, end in list(gaps_between(pieces.view, self._layout.name, panes, until)):
             yield from self._closed_in(pieces, start, end)
 
@@ -141,12 +143,14 @@ class FloatingFollower(_Follower):
             # retention keeps what is open; if it is gone all the same, a new window begins here
             self.window = self.window.closed()
             return
-        ends = [
+        pane = self._layout.pane
+        panes = pane, max(start, pieces.extent(self._layout).dropped or start), until
+        ends = (  # the panes that are left, or rollups: these may end later
             int(starts[-1]) + length
-            for length, *run in reach.runs
+            for length, *run in (panes, *reversed(reach.runs))
             if len(starts := pieces.slices(self._layout, length, *run).starts)
-        ]
-        self._contents, self._until = merged, ends[-1]
+        )
+        self._contents, self._until = merged, next(ends)
 
     def _take(self, pieces: Pieces, panes: Slices, start: int, end: int) -> Iterator[ClosingWindow]:
         """Take the panes of one chunk; what is left is kept for the next."""
