@@ -225,3 +225,24 @@ def test_what_took_long_once_does_not_rest_as_long(feeder, ledger, monkeypatch):
             await feeds.stop()
 
     asyncio.run(follow())
+
+
+def test_what_nobody_follows_any_more_ends_whenever_that_is(ledger):
+    """Also where it was just woken: it would be computed for ever, for nobody."""
+    topic, listener = Topic("state", "", "update"), Listener()
+
+    async def follow():
+        feeds = feeds_of(ledger)
+        try:
+            for steps in range(8):
+                channel = await feeds.open(topic, listener)
+                task = feeds._feeds[topic].task
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                feeds.leave(channel, listener)
+                await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+                assert task.done()
+        finally:
+            await feeds.stop()
+
+    asyncio.run(follow())

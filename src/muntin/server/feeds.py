@@ -266,7 +266,9 @@ class Feeds:
         due = time.monotonic() + quiet
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(feed.wake.wait(), due - time.monotonic())
+                # not wait_for, which before Python 3.12 may be woken and pass over that it ends
+                async with asyncio.timeout(due - time.monotonic()):
+                    await feed.wake.wait()
             feed.wake.clear()
             began = time.monotonic()
             due = began + quiet
