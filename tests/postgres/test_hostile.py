@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import random
 import socket
 import struct
 import time
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
-from muntin.server.postgres.portal import wire
+from muntin.server.postgres.portal import prepared, wire
 from muntin.server.postgres.session import PostgresSession
+from muntin.server.postgres.settings import SessionSettings
 from muntin.server.serving import Server
+from muntin.server.statements import StoredAnswer
 from tests.pipeline.support import pipeline
 from tests.server.conftest import Feeder, fed_server, until
 
@@ -213,6 +217,47 @@ def test_who_holds_cursors_open_refuses_nobody_else_an_answer():
             assert 0 < len(server.app.state.statements.unread) < 8
             assert serves(server)
         until(lambda: not server.app.state.statements.unread)
+
+
+def test_a_cursor_too_many_gives_its_answer_back(fed):
+    """Else the places for answers that are not read would be taken for ever, and with them all."""
+    rows = ", ".join(f"orders(driver, area) FOR ALL AS a{n}" for n in range(6))
+    big = f"SELECT a0.driver, a1.driver FROM {rows}"  # noqa: S608
+    with psycopg.connect(fed.postgres_url) as holding:
+        holding.execute("; ".join(f"DECLARE c{n} CURSOR FOR SELECT {n}" for n in range(8)))
+        with pytest.raises(psycopg.OperationalError, match="at most 8 portals"):
+            holding.execute(f"DECLARE c8 CURSOR FOR {big}")
+        assert not fed.app.state.statements.unread
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_an_answer_that_comes_as_its_client_goes_is_given_back(steps):
+    async def goes():
+        ready, given = asyncio.Event(), []
+
+        async def answer(*_, **__):
+            await ready.wait()
+            given.append(StoredAnswer(io.BytesIO(b"\0\0\0\x02{}"), []))
+            return given[-1]
+
+        auth = SimpleNamespace(still=lambda grant: grant)
+        session = PostgresSession(
+            SimpleNamespace(status="I"), "", SimpleNamespace(answer=answer),
+            SimpleNamespace(auth=auth), ServerLimits(),
+        )  # fmt: skip
+        session._grant, session._settings = "somebody", SessionSettings({})
+        portal = prepared(SELECT, ()).bound((), ())
+        asking = asyncio.create_task(session._answered(portal))
+        for _ in range(5):  # until it waits for the answer
+            await asyncio.sleep(0)
+        ready.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert given in ([], [portal.answer])  # which is released with its portal
+
+    asyncio.run(goes())
 
 
 def test_between_costly_messages_others_have_their_turn():

@@ -68,7 +68,7 @@ def prepared(text: str, given: Sequence[int]) -> Prepared:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class Portal:
     """A statement with its parameters, and its answer once there is one."""
 
@@ -85,10 +85,10 @@ class Portal:
     _pieces: AsyncIterator[bytes] = field(init=False, repr=False)
     _rest: bytes = b""
 
-    async def begin(self, answer: StoredAnswer) -> None:
-        """Take an answer, and read its head."""
-        self.answer = answer
-        self._pieces = answer.pieces()
+    async def begin(self) -> None:
+        """Read the head of the answer."""
+        assert self.answer is not None  # noqa: S101 (it has been asked)
+        self._pieces = self.answer.pieces()
         data = b""
         async for piece in self._pieces:
             data += piece
@@ -103,9 +103,8 @@ class Portal:
         wanted = most or self.head["rows"]
         wanted = min(wanted, self.head["rows"] - self.rows_sent)
         if not most:
-            if self._rest:
-                rest, self._rest = self._rest, b""
-                yield rest
+            rest, self._rest = self._rest, b""
+            yield rest
             async for piece in self._pieces:
                 yield piece
             self.rows_sent += wanted

@@ -186,7 +186,7 @@ class PostgresSession:
         try:
             await self._done(portal, 0, told=False)
         finally:
-            if portal.prepared.cursor is None:
+            if portal not in self._prepared.portals.values():  # as a declared cursor is
                 self._release(portal)
 
     async def _done(self, portal: Portal, most: int, *, told: bool) -> None:
@@ -252,9 +252,7 @@ class PostgresSession:
         if known is not None and known.has_rows and in_a_zone(message.param_values, known.types):
             with contextlib.suppress(SelectError):  # which is told with the rows
                 await self._learn(known, known.types)
-        old = self._prepared.bind(message)
-        if old is not None:
-            self._release(old)
+        self._release(self._prepared.bind(message))
         self._link.put(wire.BindComplete())
 
     async def _describe(self, message: Any) -> None:
@@ -313,9 +311,7 @@ class PostgresSession:
         if message.kind == "S":
             self._prepared.prepared.pop(message.name, None)
         else:
-            portal = self._prepared.portals.pop(message.name, None)
-            if portal is not None:
-                self._release(portal)
+            self._release(self._prepared.portals.pop(message.name, None))
         self._link.put(wire.CloseComplete())
 
     # answers
@@ -326,19 +322,15 @@ class PostgresSession:
             return
         self._may_ask()
         try:
-            text = self._settings.shown(portal.edited.text)
             arguments = {
-                "text": text,
+                "text": self._settings.shown(portal.edited.text),
                 "formats": list(portal.formats),
                 "describe": describe,
                 "copy": bool(portal.prepared.copy),
                 "window": self._settings.window,
             }
-            asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
-            self._asking = asyncio.ensure_future(
-                self._statements.answer(asked, self._client, asking=True, ends=True)
-            )
-            answer = await self._asking
+            self._asking = asyncio.ensure_future(self._ask(portal, arguments))
+            await self._asking
         except asyncio.CancelledError:
             if not self._cancelled:
                 if self._asking is not None:
@@ -353,7 +345,13 @@ class PostgresSession:
             raise error.moved(portal.edited.before) from None
         finally:
             self._asking, self._cancelled = None, False
-        await portal.begin(answer)
+        await portal.begin()
+
+    async def _ask(self, portal: Portal, arguments: dict[str, Any]) -> None:
+        """The answer is the portal's at once, to be released with it whatever ends this session."""
+        asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
+        answering = self._statements.answer(asked, self._client, asking=True, ends=True)
+        portal.answer = await answering
 
     def _may_ask(self) -> None:
         if self.opening.auth.still(self._grant) is None:
@@ -403,8 +401,8 @@ class PostgresSession:
             self._settings.reset("")
         self._link.put(wire.CommandComplete(tag=tag))
 
-    def _release(self, portal: Portal) -> None:
-        if portal.answer is not None:
+    def _release(self, portal: Portal | None) -> None:
+        if portal is not None and portal.answer is not None:
             self._statements.release(portal.answer, self._client)
             portal.answer = None
 
