@@ -12,7 +12,7 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from muntin.cache import Cache
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
-from muntin.select.catalog import Moment, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import Moment, QueryInfo, SummaryInfo
 from muntin.select.check import check_tree
 from muntin.select.columns import Origin
 from muntin.select.comparing import Comparison, comparisons
@@ -70,11 +70,6 @@ class CheckedStatement:
         """Summaries that it reads, each once; not standing queries whose trend it reads."""
         read = (b.source for b in self.items if b is not None and b.kind != "trend")
         return tuple(dict.fromkeys(read))
-
-    @property
-    def windows(self) -> tuple[WindowAsked | None, ...]:
-        """Of each FROM item, None where the text names none."""
-        return tuple(b.window for b in self.items if b is not None)
 
     @property
     def statement(self) -> Statement:
@@ -233,9 +228,8 @@ def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:
 
 
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:
-    for star in tree.find_all(exp.Star):
-        if isinstance(star.parent, exp.Select | exp.Column):
-            return None
+    if any(isinstance(star.parent, exp.Select | exp.Column) for star in tree.find_all(exp.Star)):
+        return None
     names = {column.name for column in tree.find_all(exp.Column)}
     for join in tree.find_all(exp.Join):
         for name in join.args.get("using") or ():  # which are no columns of the tree
