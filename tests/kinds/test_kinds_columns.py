@@ -12,8 +12,10 @@ from muntin.errors import BadArgument
 from muntin.kinds import KINDS
 from muntin.segments import decode, encode, merge
 from muntin.segments.fingerprint import Contains
+from muntin.segments.ranked import QuantilesAt
 from muntin.segments.sums import key_rows
 from muntin.segments.top_k import WeightOf
+from muntin.summaries import KLL
 
 NUMBERS = [
     pa.array([1, None, 2, 2], pa.int8()),
@@ -224,3 +226,17 @@ def test_indicators_of_no_type_are_integers_as_spark_reads_them(sketch):
     assert stored(pa.nulls(4)) == stored(pa.nulls(4, pa.int32()))
     floats = pa.array([0.5, None, 2, 2])
     assert stored(pa.nulls(4), floats) == stored(pa.nulls(4, pa.float64()), floats)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("size", [3, 5000])
+def test_nulls_beside_sketches_leave_their_values_as_they_are(dtype, size):
+    sketch = KLL(dtype=dtype)
+    sketch.update(np.arange(1, size + 1))
+    column = pa.array([None, sketch.to_datasketches(), None], pa.binary())
+    entry = {"kind": "quantiles", "value": "v", "type": dtype, "merge": "column"}
+    segment, bounds = counted(entry, v=column)
+    assert bounds["nulls"] == 4
+    (table,) = segment.tables
+    found = segment.algebra.answer(table, QuantilesAt((0.0, 1.0)))
+    assert found["value"].to_pylist() == [1, size]

@@ -181,6 +181,6 @@ def _lengths(parts: Sequence[Any]) -> np.ndarray:
 
 
 def _keys(parts: Sequence[np.ndarray]) -> np.ndarray:
-    values = np.concatenate(parts) if parts else np.empty(0)
-    kind = np.int64 if values.dtype == np.int64 else np.float64
-    return to_keys(np.ascontiguousarray(values, kind))
+    there = [part for part in parts if len(part)]  # those of nulls have no type
+    values = np.concatenate(there) if there else np.empty(0)
+    return to_keys(values if values.dtype == np.int64 else values.astype(np.float64))
