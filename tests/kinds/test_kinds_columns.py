@@ -1,5 +1,6 @@
 """Each type of column that a kind accepts is counted, nulls and all."""
 
+import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -240,3 +241,17 @@ def test_nulls_beside_sketches_leave_their_values_as_they_are(dtype, size):
     (table,) = segment.tables
     found = segment.algebra.answer(table, QuantilesAt((0.0, 1.0)))
     assert found["value"].to_pylist() == [1, size]
+
+
+def test_small_sketches_take_little_memory_however_large_their_registers_would_be():
+    datasketches = pytest.importorskip("datasketches")
+    sketch = datasketches.hll_sketch(18)
+    sketch.update("a")
+    column = pa.array([sketch.serialize_compact()] * 400, pa.binary())
+    entry = {"kind": "distinct", "item": "v", "merge": "column", "precision": 18}
+    spec = KINDS["distinct"].model_validate(entry)
+    tracemalloc.start()
+    spec.segment(pa.record_batch({"v": column}), np.zeros(400, np.int64))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * 2**18  # all of them would take 400

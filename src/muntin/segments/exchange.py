@@ -11,7 +11,7 @@ distinct       HLL_8                        any; HLL_4 and HLL_6 are read as wel
 One row after the other, at some 20 us each: a sketch stands for many events.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -160,17 +160,22 @@ def rows_of_kll(sketches: Sequence[datasketches_kll.Parts]) -> dict[str, Column]
     }
 
 
-def rows_of_hll(sketches: Sequence[np.ndarray]) -> dict[str, Column]:
-    """The states of sketches, given by their registers; those of no item are nulls."""
+def rows_of_hll(sketches: Iterable[np.ndarray]) -> dict[str, Column]:
+    """The states of sketches, given by their registers; those of no item are nulls.
+
+    One after the other: a few entries take far less memory than all registers.
+    """
+    nulls: list[int] = []
     entries: list[np.ndarray] = []
     dense: list[np.ndarray] = []
     for registers in sketches:
         used = np.flatnonzero(registers)
         small = ENTRY_BYTES * len(used) < len(registers)
+        nulls.append(not len(used))
         entries.append((used << REGISTER_BITS) | registers[used] if small else used[:0])
-        dense.append(registers[:0] if small else registers)
+        dense.append(np.empty(0, np.uint8) if small else registers)
     return {
-        "nulls": present(np.array([not registers.any() for registers in sketches], np.int64)),
+        "nulls": present(np.array(nulls, np.int64)),
         "entries": ragged(_lengths(entries), np.concatenate(entries)),
         "registers": ragged(_lengths(dense), np.concatenate(dense)),
     }

@@ -77,5 +77,5 @@ class MergedDistinct(DistinctItems):
 
     def fold(self, values: Sequence[Any], groups: Groups, items: Keys | None) -> States:
         none = np.zeros(1 << self.lg_k, np.uint8)
-        sketches = [none if data is None else self.read(data) for data in values[0].to_pylist()]
+        sketches = (none if data is None else self.read(data) for data in values[0].to_pylist())
         return self.merge(rows_of_hll(sketches), groups, items)
