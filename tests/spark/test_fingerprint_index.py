@@ -336,6 +336,23 @@ def test_names_of_columns_may_hold_anything(spark):
     assert index.filter(frame, "page.url", keep=False).count() == 0
 
 
+def test_columns_that_are_there_twice_or_have_no_arrow_type_are_named(spark, index):
+    other = spark.newSession()
+    other.conf.set("spark.sql.caseSensitive", "false")
+    frame = other.sql("SELECT 'a' AS url, 1L AS bytes")
+    twice, cases = frame.selectExpr("*", "1 AS url"), frame.selectExpr("*", "1 AS Url")
+    months = frame.selectExpr("*", "make_ym_interval(1) AS months")
+    for call in (FingerprintIndex.build, index.filter):
+        for given, key, message in (
+            (twice, "url", "has 2 columns 'url'"),
+            (cases, "url", "'url' and 'Url' differ by case alone"),
+            (months, "months", "YearMonthInterval"),
+        ):
+            with pytest.raises((BadArgument, SourceError), match=message):
+                call(given, key)
+    assert index.filter(frame.selectExpr("*", "1 AS n", "2 AS n"), "url").columns[2:] == ["n", "n"]
+
+
 def test_filter_before_a_join_changes_no_row(spark, index, records):
     keys = [*records["url"].to_pylist()[:300], *strangers(700)]
     left = spark.createDataFrame(pd.DataFrame({"link": keys, "n": range(1000)}))

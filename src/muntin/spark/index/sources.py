@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
+from muntin.spark.failures import reason
 from muntin.spark.files import filled_files
 from muntin.spark.index.build import IndexPlan, scatter
 from muntin.spark.java import class_of, items_of
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.session import own_python, session
+from muntin.spark.source import check_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,13 +111,19 @@ def _read(
 
 def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None) -> Source:
     """The source of a DataFrame or of a path of Parquet files."""
+    from pyspark.errors import PySparkException
+
     if isinstance(given, str | Path):
         return _files(str(given), key, rank, spark)
     if not hasattr(given, "mapInArrow"):
         raise BadArgument(f"expected a DataFrame or a path, got {type(given).__name__}")
     wanted = [key] if rank is None else list(dict.fromkeys([key, rank]))
     _check_columns(wanted, given.columns, "the DataFrame")
-    schema = given.select(*map(in_backticks, wanted)).limit(0).toArrow().schema
+    try:
+        schema = given.select(*map(in_backticks, wanted)).limit(0).toArrow().schema
+    except PySparkException as problem:
+        check_cases(wanted, given.columns)
+        raise BadArgument(f"the columns {', '.join(wanted)}: {reason(problem)}") from None
     types = _types(schema, key, rank)
     if files := scanned_files(given):
         with suppress(BadArgument, SourceError):  # such as files that Spark has to make alike
@@ -160,6 +168,8 @@ def _check_columns(wanted: list[str], there: list[str], where: str) -> None:
             shown = [each for each in map(str, there) if not each.startswith("_muntin_")]
             hint = did_you_mean(name, shown, "columns")
             raise BadArgument(f"{where} has no column '{name}'; {hint}")
+        if (found := there.count(name)) > 1:
+            raise BadArgument(f"{where} has {found} columns '{name}': give each its own name")
 
 
 def scanned_files(df: DataFrame) -> list[str]:
