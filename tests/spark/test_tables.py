@@ -119,6 +119,14 @@ def test_a_share_that_was_rejected_is_told_with_its_first_reason():
         muntin.summarize(late, SPEC).close()
 
 
+@pytest.mark.parametrize("kind", [pa.decimal32(5, 2), pa.decimal64(10, 2), pa.decimal256(40, 2)])
+def test_decimals_of_any_width_are_summed_by_a_sketch_as_well(kind):
+    table = pa.table({**ROWS, "delay": pa.array([1, 2, 4]).cast(pa.decimal128(21, 2)).cast(kind)})
+    spec = {"keys": ["origin"], "indicators": ["delay"], "sketch": {}}
+    with muntin.summarize(table, {**SPEC, "summaries": {"flights": spec}}) as session:
+        assert asked(session) == EXPECTED
+
+
 def test_two_columns_of_one_name_are_refused():
     twice = pa.Table.from_arrays([*pa.table(ROWS).columns, pa.array([1, 2, 3])], [*ROWS, "delay"])
     with pytest.raises(SourceError, match="there are 2 columns 'delay'"):

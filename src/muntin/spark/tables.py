@@ -103,4 +103,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:  # Arrow compares none of them
+        return pa.decimal128(kind.precision, kind.scale)
     return kind
