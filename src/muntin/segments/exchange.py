@@ -146,38 +146,33 @@ def rows_of_kll(sketches: Sequence[datasketches_kll.Parts]) -> dict[str, Column]
     """The states of sketches, and `values`: how many each has seen; those of none are nulls."""
     counts = np.array([part.count for part in sketches], np.int64)
     items = [part.items for part in sketches]
-    high = [part for part in sketches if len(part.offsets) > 2]
     levels = [np.diff(part.offsets) if len(part.offsets) > 2 else () for part in sketches]
     sizes = _lengths(levels)
+    high = (part for part, size in zip(sketches, sizes, strict=True) if size)
+    ends = [edge for part in high for edge in (part.low, part.high)]
     return {
         "nulls": present((counts == 0).astype(np.int64)),
         "values": frozen(counts),
         "items": ragged(_lengths(items), _keys(items)),
         "levels": ragged(sizes, np.concatenate([*levels, ()]).astype(np.int64)),
-        "ends": ragged(
-            2 * (sizes > 0), _keys([edge for part in high for edge in (part.low, part.high)])
-        ),
+        "ends": ragged(2 * (sizes > 0), _keys(ends)),
     }
 
 
 def rows_of_hll(sketches: Iterable[np.ndarray]) -> dict[str, Column]:
-    """The states of sketches, given by their registers; those of no item are nulls.
-
-    One after the other: a few entries take far less memory than all registers.
-    """
-    nulls: list[int] = []
+    """The states of sketches, given by their registers; those of no item are nulls."""
     entries: list[np.ndarray] = []
     dense: list[np.ndarray] = []
-    for registers in sketches:
+    for registers in sketches:  # one by one: all registers take far more than what is kept
         used = np.flatnonzero(registers)
         small = ENTRY_BYTES * len(used) < len(registers)
-        nulls.append(not len(used))
         entries.append((used << REGISTER_BITS) | registers[used] if small else used[:0])
         dense.append(np.empty(0, np.uint8) if small else registers)
+    few, many = _lengths(entries), _lengths(dense)
     return {
-        "nulls": present(np.array(nulls, np.int64)),
-        "entries": ragged(_lengths(entries), np.concatenate(entries)),
-        "registers": ragged(_lengths(dense), np.concatenate(dense)),
+        "nulls": present((few + many == 0).astype(np.int64)),
+        "entries": ragged(few, np.concatenate(entries)),
+        "registers": ragged(many, np.concatenate(dense)),
     }
 
 

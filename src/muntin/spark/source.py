@@ -305,12 +305,12 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     try:
         df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
     except PySparkException:
-        check_cases(wanted, df.columns)
+        _check_cases(wanted, df.columns)
         raise
     return df, checked_schema(pipeline, df.schema)
 
 
-def check_cases(wanted: Iterable[str], there: Iterable[str]) -> None:
+def _check_cases(wanted: Iterable[str], there: Iterable[str]) -> None:
     """SourceError where a session that does not tell k from K has both."""
     for name in wanted:
         other = next((n for n in there if n != name and n.lower() == name.lower()), None)

@@ -1,6 +1,6 @@
 """Tables in memory (pandas, polars, Arrow): folded here, without Spark."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -8,8 +8,8 @@ import pyarrow as pa
 from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.errors import SourceError
 from muntin.spark.ingest import GatherRows
-from muntin.spark.partials import Plan, fold
-from muntin.spark.rows import Row, here
+from muntin.spark.partials import fold
+from muntin.spark.rows import here
 from muntin.spark.runs import merged
 from muntin.spark.source import check_names, check_types
 from muntin.spec import Pipeline
@@ -71,21 +71,14 @@ def gather_table(data: Any, pipeline: Pipeline) -> GatherRows:
     fields = [reader.schema.field(column) for column in columns]
     schema = pa.schema([(field.name, _plain(field.type)) for field in fields])
     check_types(pipeline, schema)
-
-    def gather(plan: Plan) -> Sequence[Row]:
-        return merged(plan, list(fold(plan, _batches(reader, schema))), here)
-
-    return gather
+    return lambda plan: merged(plan, list(fold(plan, _batches(reader, schema))), here)
 
 
 def _batches(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for read in reader:
         for first in range(0, read.num_rows, ROWS_AT_ONCE):
             part = read.slice(first, ROWS_AT_ONCE).select(schema.names)
-            arrays = [
-                _cast(column, field.type)
-                for column, field in zip(part.columns, schema, strict=True)
-            ]
+            arrays = [*map(_cast, part.columns, schema.types)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -21,7 +21,6 @@ from muntin.spark.java import class_of, items_of
 from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.session import own_python, session
-from muntin.spark.source import check_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,9 +53,7 @@ class FrameSource(_Columns):
             names["rank"] = self.rank
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            parts = (
-                (b.column(0), b.column(1) if b.num_columns == 2 else None, "") for b in batches
-            )
+            parts = ((b[0], b[1] if b.num_columns == 2 else None, "") for b in batches)
             return as_batches(scatter(plan, parts))
 
         with own_python(self.spark):
@@ -122,7 +119,6 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
     try:
         schema = given.select(*map(in_backticks, wanted)).limit(0).toArrow().schema
     except PySparkException as problem:
-        check_cases(wanted, given.columns)
         raise BadArgument(f"the columns {', '.join(wanted)}: {reason(problem)}") from None
     types = _types(schema, key, rank)
     if files := scanned_files(given):
