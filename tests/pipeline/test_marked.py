@@ -116,32 +116,42 @@ def test_late_events_that_no_window_holds_close_one():
             assert trend == [[6]]
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("killed", ["", "before", "after"])
 @pytest.mark.parametrize("window", [
     {"kind": "tumbling", "length": "10 s"}, {"kind": "sliding", "length": "20 s", "every": "10 s"},
 ])  # fmt: skip
-def test_late_events_that_no_window_holds_close_those_that_rollups_hold_whole(window, restarted):
+def test_late_events_that_no_window_holds_close_those_that_rollups_hold_whole(window, killed):
+    """Also where the process is killed before, or after, the first that it writes of windows."""
     kept = spec(MATRIX | {"window": window}, rollups=["10 s"], retention={"panes": "20 s"})
     ledger = temporary()
     ingest = Ingest(kept, ledger, query_id="q")
     fed = [[(n, "a", 1)] for n in (*range(20), *range(100, 140))]
-    for number, rows in enumerate([*fed, [(55, "a", 1)]]):
-        if restarted and number == len(fed):
-            with (
-                mock.patch.object(ingest._assembler, "step", side_effect=InterruptedError),
-                pytest.raises(InterruptedError),
-            ):
-                ingest.take(number, gather([events(*rows)]))
-            ingest.close()
-            ingest = Ingest(kept, ledger, query_id="q")
+    for number, rows in enumerate(fed):
         ingest.take(number, gather([events(*rows)]))
+    late = gather([events((55, "a", 1))])
+    if killed:
+        store = ingest.writer.close_windows
+
+        def ended(*given):
+            if killed == "after":
+                store(*given)
+            raise InterruptedError
+
+        with (
+            mock.patch.object(ingest.writer, "close_windows", ended),
+            pytest.raises(InterruptedError),
+        ):
+            ingest.take(len(fed), late)
+        ingest.close()
+        ingest = Ingest(kept, ledger, query_id="q")
+    ingest.take(len(fed), late)
     ingest.close()
     horizon = ledger.horizon("m", SECOND)
     assert horizon is not None
     assert horizon > START + 55 * SECOND
-    late = [w for w in ledger.windows("m") if w.start <= START + 55 * SECOND < w.end]
-    assert {(w.events, w.late, w.revision) for w in late} == {(1, 1, 0)}
-    assert len(late) == (1 if window["kind"] == "tumbling" else 2)
+    closed = [w for w in ledger.windows("m") if w.start <= START + 55 * SECOND < w.end]
+    assert {(w.events, w.late, w.revision) for w in closed} == {(1, 1, 0)}
+    assert len(closed) == (1 if window["kind"] == "tumbling" else 2)
 
 
 def test_late_events_of_very_many_panes_that_are_gone_stop_nothing(monkeypatch):

@@ -9,6 +9,7 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -111,9 +112,8 @@ class Assembler:
                 if len(late):
                     follower.forget()
                 if len(late) or self._check_all:
-                    written += self._revise(now, name, late)
                     panes = self._kept_panes(now, name, late.starts, watermark)
-                    written += self._write_each(name, follower.missed(now, panes))
+                    written += self._revise(now, name, late, panes)
                 written += self._write_each(name, follower.step(now, sealed_until))
                 self._store([], [])
         self._check_all = self._ahead = False
@@ -210,7 +210,7 @@ class Assembler:
         pending: list[ClosingWindow] = []
         newest = self._ledger.windows(name, limit=1, newest_first=True)
         for closed in closings:
-            window = replace(closed.window, closed_at=now_us())
+            window = closed.window
             if newest and window.start <= newest[0].start:
                 before = window_at(self._ledger, name, window.start)
                 if before is not None:
@@ -275,11 +275,13 @@ class Assembler:
                 shown[name] = {"start": start, "end": end, "fill": follower.open_fill()}
         return shown
 
-    def _revise(self, now: Pieces, name: str, late: Slices) -> list[ClosedWindow]:
-        """Publish again the closed windows that late events have changed."""
+    def _revise(self, now: Pieces, name: str, late: Slices, panes: Int64s) -> list[ClosedWindow]:
+        """Publish again the closed windows that late events have changed, and close those that had
+        nothing to hold before; what was owed is not any more, in the same transaction."""
         owed = self._owed.pop(name, NOTHING)
+        missed = self._followers[name].missed(now, panes)
         try:
-            return self._write(self._revisions(now, name, late))
+            return self._write(chain(self._revisions(now, name, late), missed))
         except BaseException:
             self._owed[name] = owed
             raise
@@ -332,7 +334,7 @@ class Assembler:
     ) -> ClosingWindow | None:
         """The next revision of a window, if it has changed, or what its standing queries read."""
         reach = now.extent(layout).reach(window.start, window.end)
-        after = replace(window, revision=window.revision + 1, closed_at=now_us())
+        after = replace(window, revision=window.revision + 1)
         if not reach.whole:
             if not len(came) and not read:
                 return None
@@ -353,7 +355,7 @@ class Assembler:
         trends: list[TrendPoint] = []
         with self._standing.moment() as moment:
             for each in closed:
-                window = each.window
+                window = replace(each.window, closed_at=now_us())
                 windows.append(window)
                 for query in self._queries[window.summary]:
                     result = self._result(query, each, moment)
