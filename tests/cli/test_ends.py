@@ -23,7 +23,7 @@ from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
 from muntin.spark.failures import unless_java_is_gone, worker_error
 from muntin.spark.progress import tasks_at_hand
-from muntin.spark.stream import is_log_taken
+from muntin.spark.stream import Stream, is_log_taken
 
 pytestmark = [
     pytest.mark.spark,
@@ -254,6 +254,19 @@ def test_no_tasks_are_at_hand_where_java_is_gone():
             raise ConnectionRefusedError
 
     assert tasks_at_hand(cast("Any", Gone())) == (0, 0)
+
+
+def test_nothing_waits_in_kafka_where_java_is_gone():
+    """The same, of a line that says how far behind it is."""
+
+    class Gone:
+        @property
+        def isActive(self):
+            raise ConnectionRefusedError
+
+    stream: Any = object.__new__(Stream)
+    stream._pipeline, stream.query = SimpleNamespace(source=SimpleNamespace(format="kafka")), Gone()
+    assert stream.lag() == {}
 
 
 def test_java_ends_first(tmp_path):

@@ -283,16 +283,16 @@ class Stream(Running):
     def lag(self) -> dict[str, dict[str, int]]:
         """Kafka's records that were not taken yet, by topic and partition; {} of another source."""
         source = self._pipeline.source
-        if source is None or source.format != "kafka" or not self.query.isActive:
-            return {}
-        return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
+        with unless_java_is_gone():
+            if source is not None and source.format == "kafka" and self.query.isActive:
+                return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
+        return {}
 
     def _of_source(self) -> dict[str, Any]:
         """For the status: what waits in the source, and what is missed."""
-        known = {"kafka": self._ids}
         with unless_java_is_gone():
-            return {**known, "lag": self.lag(), "missed": self._missed.look(self.query)}
-        return {**known, "lag": {}, "missed": self._missed.count}
+            self._missed.look(self.query)
+        return {"kafka": self._ids, "lag": self.lag(), "missed": self._missed.count}
 
     def _stop_query(self) -> None:
         with unless_java_is_gone():
