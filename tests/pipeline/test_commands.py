@@ -1,5 +1,6 @@
 """Clients' commands: answered also after one that could not be obeyed."""
 
+import threading
 import time
 from contextlib import suppress
 from unittest import mock
@@ -116,6 +117,30 @@ def test_a_command_that_waits_for_a_long_batch_stops_no_sign_of_life(working, mo
         assert until(lambda: working.ledger.status("orders")["at"] > before + 900_000, 5)
         assert working.ledger.command(asked.id).answer is None
     assert until(lambda: working.ledger.command(asked.id).answer)["orders"]["done"]
+
+
+def test_a_sign_of_life_that_comes_late_does_not_take_the_last_word_back(working, monkeypatch):
+    """Spark may take its time to tell what waits in the source, and the pipeline end meanwhile."""
+    working.take(1, gather([events(ROWS)]))
+    working._stopped.set()
+    working._answering.join()
+    monkeypatch.setattr("muntin.spark.ingest.BEAT_SECONDS", 0)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def of_source():
+        if threading.current_thread() is beating:
+            asked.set()
+            assert go_on.wait(60)
+        return {}
+
+    working._of_source = of_source
+    beating = threading.Thread(target=working._beat)
+    beating.start()
+    assert asked.wait(60)
+    working.finish(ended=True)
+    go_on.set()
+    beating.join()
+    assert working.ledger.status("orders")["state"] == "finished"
 
 
 def floating(*, beside=(), **entries):

@@ -82,7 +82,7 @@ class Ingest:
         self.query_id = query_id
         self.progress = Progress()
         self._on_batch = on_batch
-        self._lock = threading.RLock()
+        self._lock, self._saying = threading.RLock(), threading.Lock()
         self._cache = _cache_of(pipeline)
         self._queries = StandingQueries(pipeline, ledger, self._cache)
         if pipeline.webhook is not None:
@@ -355,7 +355,7 @@ class Ingest:
     def _say(self, state: str, batch_seconds: float | None, **more: str) -> None:
         if self._not_taken:
             more["not_taken_over"] = self._not_taken
-        self._said = {
+        said = {
             "state": state,
             "at": now_us(),
             "batches": self.progress.batches,
@@ -370,19 +370,23 @@ class Ingest:
             **self._of_source(),
             **more,
         }
-        self._said_at = time.monotonic()
-        self.writer.set_status(self._said)
+        with self._saying:
+            self._said, self._said_at = said, time.monotonic()
+            self.writer.set_status(said)
 
     def _beat(self) -> None:
         """A sign of life, also in a long batch and where nothing comes."""
         if time.monotonic() - self._said_at < BEAT_SECONDS:
             return
-        said = {**self._said, "at": now_us(), "webhook": self._alerts.said(), **self._of_source()}
+        before = self._said
+        said = {**before, "at": now_us(), "webhook": self._alerts.said(), **self._of_source()}
         why = self._ended_by()
         if why:
             said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}
-        self._said_at = time.monotonic()
-        self.writer.set_status(said, news=bool(why))
+        with self._saying:
+            if self._said is before:  # else more was said meanwhile: the last word, maybe
+                self._said_at = time.monotonic()
+                self.writer.set_status(said, news=bool(why))
 
     def _answer_commands(self) -> None:
         """Clients' commands wait in the ledger's control table; between them, a sign of life."""
