@@ -373,3 +373,29 @@ def test_a_stream_stops_while_batches_keep_coming(spark, tmp_path):
         assert not stopping.is_alive()
     (info,) = stream.ledger.pipelines()
     assert info.read == info.counted == info.batches * 10
+
+
+def test_who_stops_a_stream_that_another_awaits_has_its_last_word(
+    spark, table, tmp_path, monkeypatch
+):
+    pq.write_table(table, tmp_path / "a.parquet")
+    spec = pipeline(source={"format": "parquet", "path": str(tmp_path)})
+    place = str(tmp_path / "_checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place)
+    finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
+
+    def slow(ingest, **how):
+        finishing.set()
+        stopped.wait(1)
+        finish(ingest, **how)
+
+    monkeypatch.setattr(Ingest, "finish", slow)
+    awaiting = threading.Thread(target=stream.await_termination)
+    awaiting.start()
+    stream.query.stop()
+    assert finishing.wait(PATIENCE_SECONDS)
+    stream.stop()
+    said = stream.ledger.status("orders")["state"]
+    stopped.set()
+    awaiting.join()
+    assert said == "finished"

@@ -109,7 +109,7 @@ class Stream(Running):
         self._ledger = ledger
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
-        self._ended = False
+        self._ended, self._closing = False, threading.Lock()
         self._restarts = 0
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
@@ -336,7 +336,9 @@ class Stream(Running):
 
     def _close(self) -> None:
         ingest = self._ingest
-        if ingest is not None and not self._ended:
+        with self._closing:  # who stops it and who awaits its end, both until all is said
+            if ingest is None or self._ended:
+                return
             self._ended = True
             try:
                 if self._problem is None:
