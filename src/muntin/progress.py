@@ -1,6 +1,7 @@
 """What a run of a pipeline has done so far."""
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 READING, CLOSING = "reading", "closing windows"
@@ -30,7 +31,7 @@ class Progress:
     """The newest event time that was counted, microseconds since 1970 UTC."""
     doubt: str = ""
     """What is wrong with the unit of event times, if something seems to be."""
-    windows: dict[str, int] = field(default_factory=dict)
+    windows: Counter[str] = field(default_factory=Counter)
     """Closed windows by reason."""
     seconds: float = 0.0
     """In batches; waiting for data is not counted."""

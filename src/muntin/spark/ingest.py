@@ -347,10 +347,7 @@ class Ingest:
         return None if watermark is None else watermark // self.pipeline.pane * self.pipeline.pane
 
     def _noted(self, written: Sequence[ClosedWindow]) -> None:
-        for window in written:
-            if window.revision == 0:
-                counts = self.progress.windows
-                counts[window.reason] = counts.get(window.reason, 0) + 1
+        self.progress.windows.update(w.reason for w in written if w.revision == 0)
 
     def _say(self, state: str, batch_seconds: float | None, **more: str) -> None:
         if self._not_taken:

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,19 +229,17 @@ class Stream(Running):
         ingest = self._ingest
         if ingest is None:
             raise self._problem or SourceError("the pipeline has not started")
-        batches, read, doubt = (
-            ingest.progress.batches, ingest.progress.read, ingest.progress.doubt,
-        )  # fmt: skip
+        before = replace(ingest.progress)
         try:
             ingest.take(batch_id, self._gather(df, ingest.pipeline))
         except Exception as problem:
             if not self._stopping:
                 self._problem = problem
             raise
-        if ingest.progress.batches > batches:
-            self._missed.took(batch_id, ingest.progress.read - read, self._anew)
+        if ingest.progress.batches > before.batches:
+            self._missed.took(batch_id, ingest.progress.read - before.read, self._anew)
             self._anew = []
-        if ingest.progress.doubt not in ("", doubt):
+        if ingest.progress.doubt not in ("", before.doubt):
             _LOG.warning("%s: %s", self._pipeline.name, ingest.progress.doubt)
 
     def _gather(self, df: DataFrame, pipeline: Pipeline) -> GatherRows:
