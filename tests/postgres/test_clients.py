@@ -523,6 +523,8 @@ def test_numbers_of_sqlalchemy(connection):
     for binary in (False, True):
         found = answered(connection, text, 0.1, Decimal("0.123456"), binary=binary)
         assert found == [(0.1, 0.123456)]  # DuckDB's NUMERIC has three digits after the point
+    text = "SELECT round((count / 7000000)::numeric, 9) AS r, 1e18::numeric AS n FROM orders FOR ALL"
+    assert answered(connection, text) == [(0.000012857, 1e18)]
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="a size of INT is not available"):
         connection.execute("SELECT count::INT(5) FROM orders")
     text = "SELECT count FROM orders WHERE time >= %s AND time < %s AND 1 < 2.5::FLOAT(53)"

@@ -247,6 +247,8 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("a::float / 3, CAST(f(b, 1) AS FLOAT), (SELECT c AS float)",  # of 53 bits
          "a::DOUBLE / 3, CAST(f(b, 1) AS DOUBLE), (SELECT c AS float)"),
         ("x::FLOAT(53) + $1::float(24)", "x::DOUBLE + 1::REAL"),
+        ("a::numeric + CAST(b AS DECIMAL) - c::numeric(9, 2), numeric",
+         "a::DOUBLE + CAST(b AS DOUBLE) - c::numeric(9, 2), numeric"),
         ("a >= TO_TIMESTAMP('2026-01-01 00:00:00.0', 'YYYY-MM-DD HH24:MI:SS.US') AND "
          "b < to_date('2026-01-02', 'YYYY-MM-DD') AND c = TO_DATE('01/02', 'DD/MM')",  # Superset
          "a >= TIMESTAMP '2026-01-01 00:00:00.0' AND b < DATE '2026-01-02' "

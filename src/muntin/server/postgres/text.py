@@ -274,7 +274,7 @@ _TYPES = Rules(
     (r"(?:(?<= LIMIT )|(?<= OFFSET ))'([0-9]+)'", r"\1"),
     (r"FLOAT \( (?:[1-9]|1[0-9]|2[0-4]) \)", "REAL"),
     (r"FLOAT \( [0-9]+ \)", "DOUBLE"),
-    (rf"{_TYPE}FLOAT", "DOUBLE"),
+    (rf"{_TYPE}(?:FLOAT|(?:NUMERIC|DECIMAL)(?! \())", "DOUBLE"),
     ("AT TIME ZONE 'UTC'", ""),
     (rf"{_TYPE}{_ZONED}", "TIMESTAMP"),
     (rf"(?<= LAST )({STRING}) :: INTERVAL", lambda found: length(found[1])),
@@ -285,7 +285,8 @@ _TYPES = Rules(
     ),
     (rf"(?:{_ZONED} )?({STRING})(?: :: {_ZONED})?", _in_utc("TIMESTAMP ")),
 )
-"""FLOAT has 53 bits in PostgreSQL; times with a zone are in UTC here."""
+"""FLOAT has 53 bits in PostgreSQL, and NUMERIC any digits, of which DuckDB's has three behind the
+point; times with a zone are in UTC here."""
 
 
 def _types(words: Words) -> Iterator[Edit]:
