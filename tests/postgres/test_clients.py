@@ -523,7 +523,7 @@ def test_numbers_of_sqlalchemy(connection):
     for binary in (False, True):
         found = answered(connection, text, 0.1, Decimal("0.123456"), binary=binary)
         assert found == [(0.1, 0.123456)]  # DuckDB's NUMERIC has three digits after the point
-    text = "SELECT round((count / 7000000)::numeric, 9) AS r, 1e18::numeric AS n FROM orders FOR ALL"
+    text = "SELECT round((count / 7e6)::numeric, 9) AS r, 1e18::numeric AS n FROM orders FOR ALL"
     assert answered(connection, text) == [(0.000012857, 1e18)]
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="a size of INT is not available"):
         connection.execute("SELECT count::INT(5) FROM orders")
@@ -781,6 +781,8 @@ def test_types_of_lists(connection):
          "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LIMIT 1", [(None,)]),
         ("SELECT table_name, privilege_type FROM information_schema.table_privileges WHERE grantee "
          "= current_user AND table_name = 'orders'", [("orders", "SELECT")]),
+        (r"SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'order\s' AND "
+         r"table_name NOT LIKE 'order\_'", [("orders",)]),
     ],
 )  # fmt: skip
 def test_what_tools_ask_when_they_connect(connection, text, rows):
@@ -802,6 +804,7 @@ def test_what_tools_ask_when_they_connect(connection, text, rows):
          "FETCH FIRST (3) ROWS ONLY", 3),
         ("SELECT driver FROM orders(driver) WHERE driver LIKE '%' || 'a'::VARCHAR || '%'", 1),
         ("SELECT driver FROM orders(driver) WHERE driver LIKE 'a%' ESCAPE '\\'", 1),
+        (r"SELECT driver FROM orders(driver) WHERE driver LIKE '\a' OR driver LIKE '\_'", 1),
         ("SELECT 1 FROM \"trend(busiest)\" WHERE window_start >= TO_TIMESTAMP("
          "'2023-11-14 22:13:20.0', 'YYYY-MM-DD HH24:MI:SS.US') AND window_start < "
          "TO_TIMESTAMP('2023-11-14 22:14:20.0', "

@@ -317,6 +317,12 @@ def test_what_there_is_as_tables():
             "SELECT 1 FROM orders(driver) FOR ALL",
         ),
         ("SELECT 1 FROM x WHERE a LIKE '%b' escape ''", "SELECT 1 FROM x WHERE a LIKE '%b' "),
+        (  # as PostgreSQL reads a backslash
+            r"SELECT 1 FROM x WHERE (a LIKE 'b\_%') AND c NOT ilike ('%' || '\%'::text || '%') AND "
+            r"d LIKE '%' || '\e' || '%' escape '!' AND f LIKE 'g'",
+            r"SELECT 1 FROM x WHERE (a LIKE 'b\_%' ESCAPE '\') AND c NOT ilike ('%' || '\%'::text "
+            r"|| '%') ESCAPE '\' AND d LIKE '%' || '\e' || '%' escape '!' AND f LIKE 'g'",
+        ),
         (  # as DuckDB compares texts
             """SELECT paid FROM "public"."orders(driver)" WHERE "driver" > 'a' COLLATE "C" """,
             """SELECT paid FROM orders(driver) AS "orders(driver)" WHERE "driver" > 'a'  """,

@@ -239,6 +239,10 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         return node
     if isinstance(node, exp.AtTimeZone):  # all times are in UTC
         return node.this
+    if isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
+        texts = node.expression.find_all(exp.Literal)
+        if any("\\" in text.name for text in texts):  # JDBC: 'my\_table'
+            return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
     if isinstance(node, exp.Unnest | exp.Explode):
         return node
     if isinstance(node, exp.Format) and node.this.is_string:

@@ -33,6 +33,8 @@ _ENDS_WHERE = ("GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "WINDOW
 ENDS_FROM = ("WHERE", *_ENDS_WHERE)
 SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
+_PATTERN = rf"{STRING}(?: :: (?:CHARACTER VARYING|[A-Z]+)| \| \| {STRING})*+"
+_LIKE = re.compile(rf"I?LIKE (?:\( {_PATTERN} \)|{_PATTERN})(?! ESCAPE)(?= )")
 _AS_ANYHOW = Rules(
     (r"(?<= , )CTID", "NULL AS ctid"),  # DataGrip: t.*, CTID
     ('COLLATE (?:C|"C")', ""),  # of DuckDB's extension
@@ -115,8 +117,17 @@ def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple
         window, more = _window(words, known, found, times.get(at, []))
         edits += window
         said |= more
-    edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words)]
+    edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words), *_escapes(words)]
     return Edited(text, edits), tuple(said)
+
+
+def _escapes(words: Words) -> Iterator[Edit]:
+    """In PostgreSQL a backslash takes a sign's meaning away, where nothing else is said to."""
+    for at, word in enumerate(words):
+        found = _LIKE.match(words.line, words.starts[at]) if word.is_word("LIKE", "ILIKE") else None
+        if found is not None and "\\" in found[0]:
+            end = words[bisect_left(words.starts, found.end()) - 1].end
+            yield Edit(end, end, r" ESCAPE '\'")
 
 
 def selects_of(words: Words) -> tuple[dict[int, dict[str, int]], list[int]]:
