@@ -171,3 +171,22 @@ def test_tables_with_types_that_spark_lacks_are_taken_with_fields(spark):
             ["a", 1, 1, 1, 1],
             ["é", 2**32 - 1, 1, 255, 2**63 - 1],
         ]
+
+
+def test_a_column_of_a_type_that_spark_lacks_is_in_the_way_of_fields_only_where_it_is_named(spark):
+    odd = pa.array([(1, 1, 1), None], pa.month_day_nano_interval())
+    wide = pa.array([1, 2]).cast(pa.decimal256(50, 2))
+    moments = pa.array([START, START], pa.timestamp("us", "UTC"))
+    table = pa.table({"time": moments, "driver": ["a", "a"], "fare": [1, 2], "x": odd, "y": wide})
+    summary = {"keys": ["driver"], "indicators": ["dear"]}
+    spec = {"summaries": {"orders": summary}, "queries": {}}
+    named = pipeline(fields={"dear": "1 + `fare` * 1"}, **spec)
+    found = muntin.summarize(table, named, ledger=temporary())
+    assert found.sql("SELECT * FROM orders(driver) FOR ALL").rows == [["a", 2, 5]]
+    for text, said in (
+        ("x + 1", "month_day_nano_interval"),
+        ("y + 1", "does not take this table"),
+        ("hash(*)", "month_day_nano_interval|does not take this table"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            muntin.summarize(table, pipeline(fields={"dear": text}, **spec))

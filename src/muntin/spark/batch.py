@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,13 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.connector import with_connector
+from muntin.spark.ddl import in_backticks
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
-from muntin.spark.partials import Plan
 from muntin.spark.progress import job_progress
-from muntin.spark.rows import Row
 from muntin.spark.session import frame_of, is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_source, needed
@@ -144,7 +144,24 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
         return gather_table(data, pipeline)
     needs("spark", "fields:")
     spark = spark_session(settings=pipeline.spark)  # which evaluates them
-    return gather_from(frame_of(spark, spark_table(arrow_of(data).read_all())), pipeline)
+    table = arrow_of(data).read_all()
+    try:
+        try:
+            frame = frame_of(spark, spark_table(table))
+        except Exception:  # it has types that Spark lacks
+            frame = frame_of(spark, spark_table(_named(table, pipeline)))
+    except ValueError as problem:  # Arrow's, too
+        raise SourceError(f"Spark does not take this table: {problem}") from None
+    return gather_from(frame, pipeline)
+
+
+def _named(table: Any, pipeline: Pipeline) -> Any:
+    """The columns that the pipeline or its fields name."""
+    read, said = pipeline.columns_read(), " ".join(pipeline.fields.values()).lower()
+    if re.search(r"[(,.]\s*\*", said):  # all of them, as hash(*) does; a product is none of these
+        return table
+    found = [n in read or in_backticks(n.lower())[1:-1] in said for n in table.column_names]
+    return table.select([at for at, wanted in enumerate(found) if wanted]) if any(found) else table
 
 
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
@@ -154,23 +171,18 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
     with in_background(lambda: warm(pipeline)):  # while Spark starts
         spark = spark_session(settings=with_connector(pipeline.source, pipeline.spark))
         gathers = [_of_source(spark, source, pipeline) for source in sources]
-
-    def gather(plan: Plan) -> Sequence[Row]:
-        return [row for each in gathers for row in each(plan)]
-
-    return gather
+    return lambda plan: [row for each in gathers for row in each(plan)]
 
 
 def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> GatherRows:
-    gather = None
-    if is_classic(spark):  # else there is no way to have tasks read files
-        gather = gather_parquet(spark, source, pipeline)
-    if gather is None:
-        frame = batch_source(spark, source)
-        if is_raw(frame):
-            needed(frame, pipeline)
-        gather = gather_from(frame, pipeline, is_ours=True)
-    return gather
+    # of Spark Connect there is no way to have tasks read files
+    gather = gather_parquet(spark, source, pipeline) if is_classic(spark) else None
+    if gather is not None:
+        return gather
+    frame = batch_source(spark, source)
+    if is_raw(frame):
+        needed(frame, pipeline)
+    return gather_from(frame, pipeline, is_ours=True)
 
 
 def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:

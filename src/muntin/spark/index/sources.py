@@ -83,10 +83,9 @@ class Files(_Columns):
         except (pa.ArrowInvalid, OSError) as problem:  # gone since they were found
             raise SourceError(f"the records cannot be read: {problem}") from None
 
-        def task(number: int) -> Iterator[Row]:
-            return scatter(plan, _read(shares[number], key, rank))
-
-        return tasks_of(self.spark)(len(shares), task)
+        return tasks_of(self.spark)(
+            len(shares), lambda number: scatter(plan, _read(shares[number], key, rank))
+        )
 
 
 Source = FrameSource | Files
