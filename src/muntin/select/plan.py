@@ -154,16 +154,9 @@ class Planner:
             raise SelectError(
                 f"this cannot be run: {problem}", code="not_allowed", text=text
             ) from None
+        names = tuple(distinct_names(columns))
         plan = CheckedStatement(
-            text,
-            tuple(distinct_names(columns)),
-            items,
-            sql,
-            clock,
-            *about,
-            compared,
-            sums,
-            self._limits,
+            text, names, items, sql, clock, *about, compared, sums, self._limits
         )
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
@@ -313,9 +306,8 @@ def _on_floats(node: exp.Anonymous) -> None:
 
 def _clock(node: exp.Expr) -> exp.Expr:
     moment = exp.cast(exp.Parameter(this=exp.Var(this=NOW)), "TIMESTAMP", dialect=DIALECT)
-    if isinstance(node, exp.CurrentDate):
-        return exp.Cast(this=moment, to=exp.DataType.build("DATE", dialect=DIALECT))
-    return moment
+    is_day = isinstance(node, exp.CurrentDate)
+    return exp.cast(moment, "DATE", dialect=DIALECT) if is_day else moment
 
 
 def _bounded_pattern(node: exp.Expr) -> None:

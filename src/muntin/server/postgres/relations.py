@@ -52,7 +52,6 @@ class ShownTable:
     """The FROM item that it stands for."""
     source: str
     """Summary, or standing query."""
-    kind: str
     own: frozenset[str]
     """The names in the spec; `time` is one of them where it is no filter."""
 
@@ -61,22 +60,15 @@ def relations(
     summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo]
 ) -> dict[str, ShownTable]:
     """By name, in the order of names."""
-    found: dict[str, ShownTable] = {}
+    made: list[ShownTable] = []
+    timed = frozenset((TIME,))
     for info in summaries.values():
-        own = {name for key in info.keys for name in key} | {
-            *info.indicators,
-            *info.by,
-            *info.parts,
-        }
-        for name, ask in _ways(info):
-            found[name] = ShownTable(name, ask, info.name, info.kind, frozenset(own))
+        own = {name for key in (*info.keys, info.indicators, info.by, info.parts) for name in key}
+        made += [ShownTable(*way, info.name, frozenset(own)) for way in _ways(info)]
         if info.kind not in WITHOUT_WINDOWS:
-            name, ask = _call("windows", info.name)
-            found[name] = ShownTable(name, ask, info.name, "closed windows", frozenset((TIME,)))
-    for query in queries.values():
-        name, ask = _call("trend", query.name)
-        found[name] = ShownTable(name, ask, query.name, "standing query", frozenset((TIME,)))
-    return dict(sorted(found.items()))
+            made.append(ShownTable(*_call("windows", info.name), info.name, timed))
+    made += [ShownTable(*_call("trend", name), name, timed) for name in queries]
+    return {table.name: table for table in sorted(made, key=lambda table: table.name)}
 
 
 def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
