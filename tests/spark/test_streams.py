@@ -381,7 +381,7 @@ def test_who_stops_a_stream_that_another_awaits_has_its_last_word(
     pq.write_table(table, tmp_path / "a.parquet")
     spec = pipeline(source={"format": "parquet", "path": str(tmp_path)})
     place = str(tmp_path / "_checkpoint")
-    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place)
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
     finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
 
     def slow(ingest, **how):
@@ -392,7 +392,6 @@ def test_who_stops_a_stream_that_another_awaits_has_its_last_word(
     monkeypatch.setattr(Ingest, "finish", slow)
     awaiting = threading.Thread(target=stream.await_termination)
     awaiting.start()
-    stream.query.stop()
     assert finishing.wait(PATIENCE_SECONDS)
     stream.stop()
     said = stream.ledger.status("orders")["state"]
