@@ -10,6 +10,7 @@ import pytest
 from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
+from muntin.spark.running import Running
 from muntin.spark.sink_stream import SinkStream
 from tests.pipeline.support import SECOND, START, events, gather, pipeline, run
 from tests.server.conftest import until
@@ -50,6 +51,29 @@ def test_a_query_by_spark_connect_that_has_ended_is_asked_nothing(working):
     stream.query = mock.Mock(isActive=False)
     assert stream.slow_down() == {"done": False, "why": "the query has ended"}
     assert not working.ledger.commands("orders", waiting=False)
+
+
+def test_who_stops_a_query_by_spark_connect_that_another_awaits_has_its_last_word(monkeypatch):
+    stream = SinkStream.__new__(SinkStream)
+    Running.__init__(stream, pipeline(), once=False)
+    stream._opened = temporary()
+    stream.query = mock.Mock(id="q", runId="r", **{"exception.return_value": None})
+    finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
+
+    def slow(ingest, **how):
+        finishing.set()
+        stopped.wait(1)
+        finish(ingest, **how)
+
+    monkeypatch.setattr(Ingest, "finish", slow)
+    awaiting = threading.Thread(target=stream.await_termination)
+    awaiting.start()
+    assert finishing.wait(60)
+    stream.stop()
+    said = stream.ledger.status("orders")["state"]
+    stopped.set()
+    awaiting.join()
+    assert said == "finished"
 
 
 def test_an_unknown_action_is_answered(working):

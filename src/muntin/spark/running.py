@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ class Running(ABC):
 
     def __init__(self, pipeline: Pipeline, *, once: bool) -> None:
         self._pipeline = pipeline
-        self._stopping = False
+        self._stopping = self._closed = False
+        self._closing = threading.Lock()  # who stops it and who awaits its end wait for the other
         self.once = once
 
     @property

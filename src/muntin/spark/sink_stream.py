@@ -55,7 +55,6 @@ class SinkStream(Running):
         super().__init__(pipeline, once=once)
         self._url = url
         self._opened: Ledger | None = None
-        self._closed = False
         register(df.sparkSession)
         columns, _ = needed(df, pipeline)
         writer = self._triggered(
@@ -154,19 +153,23 @@ class SinkStream(Running):
 
     def _close(self, why: str) -> None:
         """The last word in the ledger, and all housekeeping, where it can be reached from here."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            ingest = Ingest(
-                self._pipeline, self.ledger, query_id=str(self.query.id), run=str(self.query.runId)
-            )
-        except MuntinError:  # it lies elsewhere, or another run writes to it
-            return
-        try:
-            if why:
-                ingest.fail(why)
-            else:
-                ingest.finish(ended=self.once and not self._stopping)
-        finally:
-            ingest.close()
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                ingest = Ingest(
+                    self._pipeline,
+                    self.ledger,
+                    query_id=str(self.query.id),
+                    run=str(self.query.runId),
+                )
+            except MuntinError:  # it lies elsewhere, or another run writes to it
+                return
+            try:
+                if why:
+                    ingest.fail(why)
+                else:
+                    ingest.finish(ended=self.once and not self._stopping)
+            finally:
+                ingest.close()

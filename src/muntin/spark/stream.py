@@ -110,7 +110,6 @@ class Stream(Running):
         self._ledger = ledger
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
-        self._ended, self._closing = False, threading.Lock()
         self._restarts = 0
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
@@ -335,10 +334,10 @@ class Stream(Running):
 
     def _close(self) -> None:
         ingest = self._ingest
-        with self._closing:  # who stops it and who awaits its end, both until all is said
-            if ingest is None or self._ended:
+        with self._closing:
+            if ingest is None or self._closed:
                 return
-            self._ended = True
+            self._closed = True
             try:
                 if self._problem is None:
                     ingest.finish(ended=self.once and not self._stopping)
