@@ -11,6 +11,7 @@ import pytest
 
 from muntin.demo.recorded import HISTORY_DAYS, SECONDS_AN_HOUR, Recording
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.summaries.kernels import cache_folder
 from tests.docs_samples import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -56,7 +57,11 @@ def test_it_is_played_without_spark_and_java(tmp_path):
         capture_output=True,
         text=True,
         timeout=300,
-        env={"PATH": "/nowhere", "HOME": str(tmp_path)},
+        env={
+            "PATH": "/nowhere",
+            "HOME": str(tmp_path),
+            "NUMBA_CACHE_DIR": str(cache_folder()),  # to compile all kernels anew takes a minute
+        },
     )
     assert done.returncode == 0, done.stderr
     assert "dashboard:  http://127.0.0.1:" in done.stdout

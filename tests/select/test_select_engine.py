@@ -21,6 +21,7 @@ from select_catalogs import HOUR, ORDERS, MemoryCatalog, catalog, loaded_of, mat
 from muntin.errors import BadArgument, LedgerError, SelectError, UnknownName
 from muntin.segments import Segment
 from muntin.segments.table import Table
+from muntin.select import database
 from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
 from muntin.select.database import Database, _TablePlace
 from muntin.select.engine import Engine
@@ -247,6 +248,23 @@ def test_a_second_ctrl_c_leaves_no_connection_that_is_busy(monkeypatch: pytest.M
         engine.close()  # with what still runs
     finally:
         go_on.set()
+
+
+def test_the_database_is_made_where_no_ctrl_c_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the main thread DuckDB says `RuntimeError: Query interrupted` instead."""
+    made = database._connected
+    threads: list[threading.Thread] = []
+
+    def connected(limits: Limits) -> Any:
+        threads.append(threading.current_thread())
+        return made(limits)
+
+    monkeypatch.setattr(database, "_connected", connected)
+    engine = Engine(catalog())
+    assert engine.sql("SELECT sum(count) FROM orders(driver)").rows == [[12]]
+    assert threads
+    assert threading.main_thread() not in threads
+    engine.close()
 
 
 def test_ctrl_c_while_a_statement_is_handed_over_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:

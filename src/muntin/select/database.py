@@ -107,8 +107,8 @@ class Database:
     ) -> pa.Table | None:
         """None: DuckDB has given the database up.
 
-        Never in the main thread: DuckDB makes an error of its own of a Ctrl-C that comes while it
-        asks a table for its schema.
+        Never in the main thread: DuckDB makes errors of its own of a Ctrl-C that comes while it
+        runs, or asks a table for its schema.
         """
         import duckdb  # at the first statement that needs it: many a process asks none
 
@@ -136,13 +136,11 @@ class Database:
         the main thread only once DuckDB has done."""
         with self._lock:
             self.check_open()
-            if self._threads is None or self._threads[0] != os.getpid():  # a fork has none
-                pool = ThreadPoolExecutor(self._limits.concurrent, "muntin-select")
-                self._threads = os.getpid(), pool
+            pool = self._pool()
         # our own: Ctrl-C may come before `submit` has returned one
         reading = Future[pa.Table | None]()
         try:
-            self._threads[1].submit(_settle, [reading], answer)
+            pool.submit(_settle, [reading], answer)
             while not reading.done():
                 # another thread may be given the signal: look for it
                 wait([reading], min(_LOOK_SECONDS, max(end - time.monotonic(), _LOOK_SECONDS / 2)))
@@ -189,8 +187,8 @@ class Database:
         try:
             with self._lock:
                 self.check_open()
-                if self._root is None:
-                    self._root = _connected(self._limits)
+                if self._root is None:  # made in a thread, for the same reason as an answer
+                    self._root = self._pool().submit(_connected, self._limits).result()
                 root = self._root
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
@@ -207,6 +205,13 @@ class Database:
                         self._idle.append(connection)
         finally:
             self._slots.release()
+
+    def _pool(self) -> ThreadPoolExecutor:
+        """Threads of this process; for who holds the lock."""
+        if self._threads is None or self._threads[0] != os.getpid():  # a fork has none
+            pool = ThreadPoolExecutor(self._limits.concurrent, "muntin-select")
+            self._threads = os.getpid(), pool
+        return self._threads[1]
 
     def check_open(self) -> None:
         """Raises DatabaseError: of kind "closed"."""
