@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -123,3 +124,23 @@ def state(found):
     """The content of a ledger that `summarize` or `stream` has written."""
     holder = type("Holder", (), {"ledger": found.ledger, "pipeline": pipeline()})
     return content(holder)
+
+
+def said_once_stopped(stream, monkeypatch):
+    """What the ledger says of a stream that is stopped while another thread says its last word."""
+    finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
+
+    def slow(ingest, **how):
+        finishing.set()
+        stopped.wait(1)
+        finish(ingest, **how)
+
+    monkeypatch.setattr(Ingest, "finish", slow)
+    awaiting = threading.Thread(target=stream.await_termination)
+    awaiting.start()
+    assert finishing.wait(300)
+    stream.stop()
+    said = stream.ledger.status("orders")["state"]
+    stopped.set()
+    awaiting.join()
+    return said

@@ -12,7 +12,15 @@ from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
 from muntin.spark.running import Running
 from muntin.spark.sink_stream import SinkStream
-from tests.pipeline.support import SECOND, START, events, gather, pipeline, run
+from tests.pipeline.support import (
+    SECOND,
+    START,
+    events,
+    gather,
+    pipeline,
+    run,
+    said_once_stopped,
+)
 from tests.server.conftest import until
 
 ROWS = [(second, "a", 1, 1, 1) for second in range(0, 45, 5)]
@@ -58,22 +66,7 @@ def test_who_stops_a_query_by_spark_connect_that_another_awaits_has_its_last_wor
     Running.__init__(stream, pipeline(), once=False)
     stream._opened = temporary()
     stream.query = mock.Mock(id="q", runId="r", **{"exception.return_value": None})
-    finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
-
-    def slow(ingest, **how):
-        finishing.set()
-        stopped.wait(1)
-        finish(ingest, **how)
-
-    monkeypatch.setattr(Ingest, "finish", slow)
-    awaiting = threading.Thread(target=stream.await_termination)
-    awaiting.start()
-    assert finishing.wait(60)
-    stream.stop()
-    said = stream.ledger.status("orders")["state"]
-    stopped.set()
-    awaiting.join()
-    assert said == "finished"
+    assert said_once_stopped(stream, monkeypatch) == "finished"
 
 
 def test_an_unknown_action_is_answered(working):

@@ -309,6 +309,14 @@ def taken(ingest, batches):
         ingest.take(ingest.progress.batches, gather(partitions))
 
 
+def begun_to_merge(ingest, batches, begun):
+    """Take as many as begin a merge: with the last one, if the look at those before has ended."""
+    taken(ingest, batches[:-1])
+    ingest._maintenance._wait()
+    taken(ingest, batches[-1:])
+    assert begun.wait(60)
+
+
 def test_batches_are_taken_while_pieces_are_merged():
     batches = [[events([(at, f"d{at % 3}", 1, 1, 1)])] for at in range(80)]
     with run(pipeline(), batches) as ingest:
@@ -316,8 +324,7 @@ def test_batches_are_taken_while_pieces_are_merged():
     many = maintenance.PIECES_OF_A_SIZE_MAX
     with run(pipeline(), []) as ingest:
         with held_up() as begun:
-            taken(ingest, batches[: many + 1])
-            assert begun.wait(60)
+            begun_to_merge(ingest, batches[: many + 1], begun)
             taken(ingest, batches[many + 1 : 2 * many])
             assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) == 2 * many
         taken(ingest, batches[2 * many :])
@@ -331,8 +338,7 @@ def test_where_merging_is_behind_batches_wait_for_it():
     batches = [[events([(at, "d", 1, 1, 1)])] for at in range(3 * many)]
     with run(pipeline(), []) as ingest:
         with held_up() as begun:
-            taken(ingest, batches[: many + 1])
-            assert begun.wait(60)
+            begun_to_merge(ingest, batches[: many + 1], begun)
             others = threading.Thread(target=taken, args=(ingest, batches[many + 1 :]))
             others.start()
             others.join(3)
@@ -347,8 +353,8 @@ def test_pieces_that_retention_drops_while_they_are_merged_do_not_come_back():
     many = maintenance.PIECES_OF_A_SIZE_MAX
     with run(spec, []) as ingest:
         with held_up() as begun:
-            taken(ingest, [[events([(at / 10, "old", 1, 1, 1)])] for at in range(many + 1)])
-            assert begun.wait(60)
+            old = [[events([(at / 10, "old", 1, 1, 1)])] for at in range(many + 1)]
+            begun_to_merge(ingest, old, begun)
             taken(ingest, [[events([(900, "new", 1, 1, 1)])]])
             assert slices_of(ingest.ledger, "orders", spec.pane).count == 1
         ingest.finish(ended=False)
@@ -403,8 +409,8 @@ def test_a_pipeline_that_is_closed_merges_no_more():
     before = set(threading.enumerate())
     ingest = Ingest(pipeline(), temporary(), query_id="q")
     with held_up() as begun:
-        taken(ingest, [[events([(at, "d", 1, 1, 1)])] for at in range(many + 1)])
-        assert begun.wait(60)
+        batches = [[events([(at, "d", 1, 1, 1)])] for at in range(many + 1)]
+        begun_to_merge(ingest, batches, begun)
         (compacting,) = [
             thread
             for thread in set(threading.enumerate()) - before

@@ -22,7 +22,7 @@ from muntin.ledger.records import Batch
 from muntin.ledger.temporary import temporary
 from muntin.spark import stream as streams
 from muntin.spark.ingest import Ingest, gather_from
-from tests.pipeline.support import SECOND, START, events, pipeline, state
+from tests.pipeline.support import SECOND, START, events, pipeline, said_once_stopped, state
 
 pytestmark = pytest.mark.spark
 PATIENCE_SECONDS = 300
@@ -382,19 +382,4 @@ def test_who_stops_a_stream_that_another_awaits_has_its_last_word(
     spec = pipeline(source={"format": "parquet", "path": str(tmp_path)})
     place = str(tmp_path / "_checkpoint")
     stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
-    finish, finishing, stopped = Ingest.finish, threading.Event(), threading.Event()
-
-    def slow(ingest, **how):
-        finishing.set()
-        stopped.wait(1)
-        finish(ingest, **how)
-
-    monkeypatch.setattr(Ingest, "finish", slow)
-    awaiting = threading.Thread(target=stream.await_termination)
-    awaiting.start()
-    assert finishing.wait(PATIENCE_SECONDS)
-    stream.stop()
-    said = stream.ledger.status("orders")["state"]
-    stopped.set()
-    awaiting.join()
-    assert said == "finished"
+    assert said_once_stopped(stream, monkeypatch) == "finished"
