@@ -125,6 +125,23 @@ def test_wandering_a_little() -> None:
         wander(seed)
 
 
+def test_late_events_correct_the_answer_though_no_unit_follows() -> None:
+    phases = set()
+    for units in range(3, 30):
+        world = World()
+        world.good_network(units, [5, 1, 3, 2])
+        phases.add(world.coordinator.phase)
+        for by in (1_000, -1_000):
+            world.slide("north", {"late": by}, units=0)
+            for _ in range(12):
+                while world.flying:
+                    world.arrive(0)
+                world.tick(0.5)
+            assert world.coordinator.answer().valid
+            world.claims_hold()  # of the values that are known by now
+    assert phases == {"calm", "watching"}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_wandering() -> None:

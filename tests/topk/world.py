@@ -93,11 +93,11 @@ class World:
 
     # -- what happens at sites
 
-    def slide(self, name: str, change: dict[Object, int]) -> None:
-        """A site's window moves by a unit."""
+    def slide(self, name: str, change: dict[Object, int], units: int = 1) -> None:
+        """A site's window moves by a unit; by 0 where late events come into it."""
         if name in self.frozen:
             return
-        self.units[name] += 1
+        self.units[name] += units
         values = self.values[name]
         for item, by in change.items():
             values[item] = values.get(item, 0) + by

@@ -110,15 +110,17 @@ class SiteState:
             else:
                 self.values.pop(item, None)
 
-    def catch_up(self, unit: int) -> None:
-        """Learn what was pushed up to this unit."""
-        for push in self.pushes.up_to(unit):
+    def catch_up(self, unit: int) -> bool:
+        """Learn what was pushed up to this unit; whether there was any."""
+        pushed = self.pushes.up_to(unit)
+        for push in pushed:
             if push.number < 0:
                 self.remember([(item, 0) for item in [*self.memory]])
                 self.remember(push.entries)
                 self.recall()
             else:
                 self.learn(push.entries)
+        return bool(pushed)
 
     def knows(self, item: Object) -> bool:
         """Whether a change of the object would have been pushed."""

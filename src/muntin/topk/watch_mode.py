@@ -136,12 +136,11 @@ class WatchMode:
         pushed = [site.pushes for site in sites.values()]
         since = [pushes.since for pushes in pushed if pushes.since is not None]
         unit = min((pushes.until for pushes in pushed if pushes.until is not None), default=0)
-        known = self.sure and as_of is not None and unit <= as_of
-        if len(since) < len(pushed) or unit < max(since, default=unit) or known:
+        if len(since) < len(pushed) or unit < max(since, default=unit):
             return None
-        for site in sites.values():
-            site.catch_up(unit)
-        return unit
+        told = [site.catch_up(unit) for site in sites.values()]  # late events tell a unit again
+        known = self.sure and as_of is not None and unit <= as_of and not any(told)
+        return None if known else unit
 
     def _proven(
         self, sites: Mapping[str, SiteState], k: int, epsilon: int
