@@ -15,7 +15,7 @@ from muntin.ledger.temporary import temporary
 from muntin.sites.counts import FRAME_BYTES, NaiveCost, SiteCounts
 from muntin.sites.follower import PaneReader
 from muntin.sites.machine import SiteMachine
-from muntin.sites.objects import ranked
+from muntin.sites.objects import ranked, type_of
 from muntin.sites.units import Units
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -287,6 +287,19 @@ def test_names_of_other_types():
 def test_sums_that_cannot_be_ranked(values, scale, match):
     with pytest.raises(BadArgument, match=match):
         ranked(pa.table({"k": ["a"], "v": values}), ("k",), "v", scale)
+
+
+def test_events_without_a_key_may_have_any_sum():
+    rows = pa.table({"k": ["a", None], "v": [5, 2**51]})
+    assert ranked(rows, ("k",), "v", None)[0] == ["a"]
+
+
+def test_digits_are_text_where_an_integer_would_be_one():
+    numbers = pa.table({"k": [2**63 - 1], "count": [1]})
+    texts = pa.table({"k": [str(2**63 - 1)], "count": [1]})
+    assert type_of(tuple(zip(*ranked(numbers, ("k",), "count", None), strict=True))) == "integers"
+    assert type_of(tuple(zip(*ranked(texts, ("k",), "count", None), strict=True))) == "text"
+    assert type_of(((str(2**63), 1),)) == ""
 
 
 def test_sums_that_are_not_ranked_may_be_beyond_their_type():

@@ -32,10 +32,10 @@ def ranked(
 
     Raises BadArgument: values that are not integers without `scale`, or beyond +-2**50.
     """
+    if len(key) == 1:  # before its sums, which may be what cannot be ranked
+        table = table.filter(table.column(key[0]).is_valid())
     values = _integers(table.column(value), value, scale)
     kept = values != 0
-    if len(key) == 1:
-        kept &= np.asarray(table.column(key[0]).is_valid())
     if not kept.all():
         table, values = table.filter(pa.array(kept)), values[kept]
     columns = [table.column(name) for name in key]
@@ -55,7 +55,7 @@ def type_of(entries: Entries) -> str:
             continue
         if isinstance(item, int):
             return "integers"
-        if not (item.isdecimal() and len(item) >= 19):
+        if not (item.isdecimal() and int(item) >= 1 << 63):
             return "text"
     return ""
 
