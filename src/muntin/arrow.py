@@ -17,26 +17,36 @@ UNSIGNED_OF_SPARK = pa.decimal128(20, 0)
 """As which Spark reads unsigned integers of 64 bits."""
 _TEXT = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view()))
 _BINARY = frozenset(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view()))
+_PLAIN = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
 
 
 def one_array(values: Any, what: str) -> Any:
-    """One array of what the caller gave, dictionaries kept. Raises BadArgument: it is none: `what`,
-    and Arrow's words."""
+    """One array of what the caller gave, dictionaries kept, none of views. Raises BadArgument: it
+    is none: `what`, and Arrow's words."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # Arrow keeps chunks that one array cannot hold
             values = pa.concat_arrays(values.chunks)
     if isinstance(values, pa.Array):
-        return values
+        return unviewed(values)
     try:
         try:
-            return pa.array(values)
+            return unviewed(pa.array(values))
         except OverflowError:  # from 2**63 on; what can be read once only is gone by now
             if not isinstance(values, Sequence | np.ndarray):
                 raise
             return pa.array(values, pa.uint64())
     except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as problem:
         raise BadArgument(f"{what}: {problem}") from None
+
+
+def unviewed(column: Any) -> Any:
+    """Texts in views, also a dictionary's, as plain ones: Arrow neither takes nor filters views."""
+    kind = column.type
+    plain = _PLAIN.get(value_type(kind).id)
+    if plain is not None and pa.types.is_dictionary(kind):
+        plain = pa.dictionary(kind.index_type, plain, kind.ordered)
+    return column if plain is None else column.cast(plain)
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:

@@ -190,6 +190,15 @@ def test_a_decimal_is_the_nearest_float(kind: type) -> None:
     assert summary.rank(Decimal("0.1")).value.tolist() == floats[:1]
 
 
+@pytest.mark.parametrize("kind", [KLL, REQ, FixedWindowQuantiles])
+@pytest.mark.parametrize("of", [pa.float16(), pa.float32(), pa.int8(), pa.decimal128(3, 1)])
+def test_each_chunk_may_have_a_dictionary_of_its_own(kind: type, of: pa.DataType) -> None:
+    chunks = [pa.array(part, of).dictionary_encode() for part in ([2, 4], [4, 3])]
+    summary = MAKERS[kind][0]()
+    summary.update(pa.chunked_array(chunks))
+    assert summary.quantile([0.2, 0.4, 0.6, 0.8]).value.tolist() == [2, 3, 4, 4]
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
-from muntin.summaries.items import hash_items
+from muntin.summaries.items import as_items, hash_items
 from muntin.summaries.kernels.hashing import hash_integers, hash_strings
 
 seeds = st.integers(0, 2**64 - 1)
@@ -44,10 +44,13 @@ def test_integers(items, seed):
 def test_all_spellings_of_an_item_hash_alike():
     texts = ["a", "", "ü" * 40, "xyz"]
     expected = [xxhash.xxh64_intdigest(text.encode(), 7) for text in texts]
-    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary()):
-        assert hash_items(pa.array(texts).cast(kind), 7).tolist() == expected
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()):
+        items = pa.array(texts).cast(kind)
+        coded = pa.chunked_array([items[:1].dictionary_encode(), items[1:].dictionary_encode()])
+        for same in (items, items.dictionary_encode(), coded, coded.chunk(1)):
+            assert hash_items(same, 7).tolist() == expected[-len(same) :]
+            assert len(as_items(same)) == len(same)
     assert hash_items(pa.array(["skip", *texts]).slice(1), 7).tolist() == expected
-    assert hash_items(pa.array(texts).dictionary_encode(), 7).tolist() == expected
     for same in (np.array([1, 2], np.int32), np.array([1, 2], ">i4"), np.array([1, 2], ">u8")):
         assert hash_items(same).tolist() == hash_items([1, 2]).tolist()
     assert hash_items(np.array(5)).tolist() == hash_items(5).tolist()

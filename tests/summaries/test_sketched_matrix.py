@@ -205,6 +205,13 @@ def test_decimals_for_sums_of_integers_are_refused_by_their_name():
     assert sketch.totals["x"] == 4
 
 
+def test_decimals_in_a_dictionary_are_summed_as_floats():
+    prices = pa.array(["1.50", "0.25"]).cast(pa.decimal128(5, 2)).dictionary_encode()
+    sketch = SketchedMatrix(["k"], ["x"], width=8, depth=2)
+    sketch.update(pa.table({"k": ["a", "a"], "x": prices}))
+    assert SketchedMatrix.from_bytes(sketch.to_bytes()).table("k")["x"].to_pylist() == [1.75]
+
+
 def test_times_and_booleans():
     moment = datetime.datetime(2026, 11, 21, 5, tzinfo=datetime.UTC)
     batch = pa.table({"t": [moment, None], "b": [True, False], "x": [True, None]})

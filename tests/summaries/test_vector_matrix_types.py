@@ -39,6 +39,10 @@ STRINGS = pa.array(["x", "yy", None, "x", "z" * 100])
         STRINGS.dictionary_encode(),
         STRINGS.dictionary_encode("encode"),
         STRINGS.cast(pa.large_string()).dictionary_encode(),
+        pa.DictionaryArray.from_arrays(
+            pa.array([0, 1, None, 0, 2], pa.uint32()),
+            pa.array(["x", "yy", "z" * 100, "unused"], pa.string_view()),
+        ),
         pa.chunked_array([STRINGS[:2], STRINGS[2:]]),
         pa.concat_arrays([pa.array(["no"] * 9), STRINGS])[9:],
         pa.DictionaryArray.from_arrays(

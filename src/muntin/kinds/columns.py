@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from muntin.arrow import is_text
+from muntin.arrow import is_text, unviewed
 from muntin.errors import BadArgument
 from muntin.summaries.key_columns import can_be_key
 
@@ -26,11 +26,8 @@ def without_views(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch
     """
     columns = [batch.column(name) for name in names]
     for at, column in enumerate(columns):
-        if pa.types.is_string_view(column.type):
-            columns[at] = column.cast(pa.large_string())
-        elif pa.types.is_binary_view(column.type):
-            columns[at] = column.cast(pa.large_binary())
-        elif pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        columns[at] = column = unviewed(column)
+        if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
             columns[at] = column.dictionary_decode()
     return pa.RecordBatch.from_arrays(columns, list(names))
 

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import unviewed
 from muntin.errors import CorruptSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
 from muntin.summaries import datasketches_hll
@@ -98,7 +99,7 @@ class Distinct(Counted):
             Null or float items.
         """
         if isinstance(items, pa.DictionaryArray) and len(items.dictionary) < len(items):
-            array = as_items(items.dictionary.take(items.indices.unique()))
+            array = as_items(unviewed(items).dictionary.take(items.indices.unique()))
             events = len(items)
         else:
             array = as_items(items)

@@ -62,9 +62,7 @@ def given_items(items: Any) -> pa.Array:
 
 def _plain(items: pa.Array) -> pa.Array:
     kind = items.type
-    if pa.types.is_string_view(kind):
-        return items.cast(pa.large_string())
-    if pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_fixed_size_binary(kind):
         return items.cast(pa.large_binary())
     if is_text(kind, or_binary=True) or kind in (pa.int64(), pa.uint64()):
         return items

@@ -21,6 +21,7 @@ from muntin.arrow import (
     floored,
     is_text,
     one_array,
+    unviewed,
     used_values,
     validity,
     value_type,
@@ -162,13 +163,13 @@ class KeyValues:
 def key_values(name: str, array: pa.Array) -> KeyValues:
     """Read a key column. Raises BadArgument: a type that cannot be a key, or a value beyond
     int64."""
+    array = unviewed(array)
     if isinstance(array, pa.DictionaryArray):
         return _coded(name, array)
     kind = kind_of(name, array)
     if kind is None:
         return KeyValues(None, len(array), NO_BITS)
     if kind == "string":
-        array = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
         return KeyValues(kind, len(array), *validity(array), *text_buffers(array))
     array = canonical(name, array, kind)
     bits, bit_offset = validity(array)
