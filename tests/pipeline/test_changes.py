@@ -398,6 +398,35 @@ def test_results_of_a_query_that_was_away_say_so():
     assert trend_of(ledger, third) == ([], False, [none.replace("2 are", "1 are")])
 
 
+@pytest.mark.parametrize(
+    ("clause", "counts", "behind"),
+    [
+        ("LAST '60 s'", [1, 2, 3, 3, 3], 3),
+        ("ALL", [1, 2, 3, 4, 5], 5),
+        ("'2023-11-14 22:13:20' TO '2023-11-14 22:14:00'", [1, 2, 2, 2, 2], 5),
+    ],
+)
+def test_results_that_late_events_beside_their_windows_did_not_reach_say_so(clause, counts, behind):
+    """They came to panes that no window begins in, or to others than the window's."""
+    ledger = temporary()
+    m = {"m": MATRIX | {"window": WINDOW}}
+    asked = {"by_m": f"SELECT count FROM m FOR {clause}"}  # noqa: S608
+    fed(ledger, m, [[0], [30], [50], [70], [90], [100]], 0, queries=asked)
+    assert trend_of(ledger) == (counts, True, [])
+    fed(ledger, m, [[5]], 6)
+    fed(ledger, m, [[130]], 7, queries=asked)
+    away = "by_m: of its results, 1 lack late events, which came while it was away"
+    beside = f"{behind} lack late events in panes that they read, of which no revision tells"
+    counts = [*counts, 7 if clause == "ALL" else 3]
+    assert trend_of(ledger) == (counts, False, [away, f"by_m: of its results, {beside}"])
+    newest = "FOR '2023-11-14 22:15:00' TO '2023-11-14 22:15:20'"
+    assert trend_of(ledger, newest) == (counts[-1:], True, [])
+    other = {"by_m": f"SELECT count + 0 AS count FROM m FOR {clause}"}  # noqa: S608
+    fed(ledger, m, [], 8, queries=other)
+    (note, _) = trend_of(ledger)[2]
+    assert note == "by_m: of its results, 6 of 6 are of an earlier statement"
+
+
 def test_windows_that_nothing_revises_any_more_say_so():
     ledger = temporary()
     fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[0, 1], [25], [45]], 0)

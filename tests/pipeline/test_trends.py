@@ -59,7 +59,7 @@ def stored(window, what, exact, number, statement):
         stale=False,
         seconds=0.0,
     )
-    return stored_result(result, statement)
+    return stored_result(result, statement, ())
 
 
 def told(catalog, asked):

@@ -76,7 +76,9 @@ class StandingQueries:
                 raise error.__cause__ from None
             return self._failed(query, start, error)
         self.failing.pop(query, None)
-        result = stored_result(found, self._pipeline.queries[query].select)
+        clauses = ((name, clause.before(end)) for name, clause in self.clauses[query])
+        counted = filter(None, (moment.counted(*clause) for clause in clauses))
+        result = stored_result(found, self._pipeline.queries[query].select, counted)
         if len(result) > PAYLOAD_BYTES_MAX:
             return self._failed(query, start, SelectError("the result is too large to keep"))
         return result

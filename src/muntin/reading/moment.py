@@ -17,7 +17,7 @@ from muntin.reading.overtaken import overtaken, unrevised
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, memory_of_entry
 from muntin.reading.sequences import check_whole_stream, followed
 from muntin.reading.snapshot import Known, Snapshot
-from muntin.reading.stored_results import read_result
+from muntin.reading.stored_results import Counted, read_result
 from muntin.select.catalog import (
     OPEN,
     WHOLE,
@@ -75,6 +75,16 @@ class LedgerMoment:
             return extent.entire
         span = self._span(known, layout, window, extent.bounds)
         return span is not None and extent.reach(*span).whole
+
+    def counted(self, summary: str, window: WindowAsked) -> Counted | None:
+        """Which panes a clause of a standing query means, and the events they hold; None where
+        there are none."""
+        known, layout = self._find(summary)
+        span = self._span(known, layout, window, self._pieces.extent(layout).bounds)
+        if span is None:
+            return None
+        start, end = span if window.kind != "all" else (0, span[1])
+        return summary, start, end, self._pieces.events(layout, start, end)
 
     def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
         known, layout = self._find(summary)

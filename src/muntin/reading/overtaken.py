@@ -8,6 +8,7 @@ before as they are.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.errors import how_many
@@ -16,7 +17,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.reading.results import Results
 from muntin.reading.snapshot import Known
-from muntin.reading.stored_results import digest
+from muntin.reading.stored_results import Origin, digest
 from muntin.select.catalog import LoadedTable, Note
 from muntin.select.result import Result
 
@@ -34,7 +35,7 @@ def overtaken(
     bounds: dict[str, Any] = {}
     notes: list[Note] = []
     mine = digest(known.pipeline.queries[query].select)
-    other = sum(of not in (None, mine) for of in results.statements)
+    other = sum(of.statement not in (None, mine) for of in results.origins)
     if other:
         said = f"{other:,} of {len(results.said):,} are of an earlier statement"
         notes.append(_note(query, said))
@@ -47,6 +48,9 @@ def overtaken(
             notes.append(_note(query, f"{old:,} lack late events, which came while it was away"))
         if none:
             notes.append(_note(query, f"{none:,} are missing: windows that closed without it"))
+    if behind := _behind(pieces, known, results.origins, mine):
+        lack = "lack late events in panes that they read, of which no revision tells"
+        notes.append(_note(query, f"{behind:,} {lack}"))
     for name in dict.fromkeys(sources):
         lacking = _lacking(pieces, known, name, read)
         if lacking:
@@ -72,6 +76,28 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
         return ()
     said = f"it has no windows any more, and {behind:,} of these may lack late events"
     return (Note("outdated", layout.name, f"{layout.name}: {said}"),)
+
+
+def _behind(pieces: Pieces, known: Known, origins: Sequence[Origin], mine: bytes) -> int:
+    """Results of a statement that read panes which hold more events now.
+
+    Where retention has dropped some of these panes, nobody can tell.
+    """
+    read: dict[str, list[tuple[int, int, int, int]]] = {}
+    for number, origin in enumerate(origins):
+        for source, start, end, events in origin.counted if origin.statement == mine else ():
+            read.setdefault(source, []).append((number, start, end, events))
+    behind: set[int] = set()
+    for source, counted in read.items():
+        spec: Any = known.pipeline.summaries[source]
+        layout = Layout(source, spec, known.pipeline.pane, known.pipeline.rungs)
+        numbers, starts, ends, events = np.array(counted, np.int64).T
+        now = pieces.slices(layout, layout.pane, int(starts.min()), int(ends.max()))
+        more = now.counts(starts, ends) > events
+        if (dropped := pieces.extent(layout).dropped) is not None:
+            more &= starts >= dropped
+        behind.update(numbers[more].tolist())
+    return len(behind)
 
 
 def _lacking(pieces: Pieces, known: Known, name: str, results: Sequence[Result]) -> int:

@@ -7,6 +7,8 @@ they cover. Where the statement failed on that window, the stream has no columns
 import hashlib
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -21,22 +23,41 @@ _TRUE = b"muntin"
 _OF = b"muntin.of"
 _STORED = ("windows", "exact", "bounds", "notes", "late")
 """The rest is of the moment: two runs over the same events store the same, but for `late`."""
+_COUNTED = b"muntin.counted"
 _ERROR = b"muntin.error"
 _SPACES = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL)
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
-def stored_result(result: Result, statement: str) -> bytes:
-    """The bytes of a result, and of which statement it is."""
+Counted = tuple[str, int, int, int]
+"""Summary, start and end of what was read of it, microseconds, and how many events it held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a stored result was made of."""
+
+    statement: bytes | None
+    """The `digest` of the statement; None: it does not say."""
+    counted: tuple[Counted, ...]
+    """Of what was read beside the window."""
+
+
+def stored_result(result: Result, statement: str, counted: Iterable[Counted]) -> bytes:
+    """The bytes of a result, and of what it was made."""
     said = result.particulars()
     about = json.dumps({name: said[name] for name in _STORED}, ensure_ascii=False, allow_nan=False)
     metadata = {_TRUE: about.encode(), _OF: digest(statement)}
+    if beside := sorted(set(counted)):
+        metadata[_COUNTED] = json.dumps(beside, ensure_ascii=False).encode()
     return _stream(result.table.replace_schema_metadata(metadata))
 
 
-def statement_of(result: bytes) -> bytes | None:
-    """The `digest` of the statement that a stored result is of; None: it does not say."""
-    return (pa.ipc.read_schema(pa.py_buffer(result)).metadata or {}).get(_OF)
+def origin_of(result: bytes) -> Origin:
+    """What a stored result was made of, as far as it says so."""
+    metadata = pa.ipc.read_schema(pa.py_buffer(result)).metadata or {}
+    counted = json.loads(metadata.get(_COUNTED, b"[]"))
+    return Origin(metadata.get(_OF), tuple(tuple(each) for each in counted))
 
 
 def digest(statement: str) -> bytes:
@@ -66,7 +87,9 @@ def outdated(result: bytes, summary: str) -> bytes:
     notes = [note for note in said["notes"] if note["code"] != "outdated"]
     said["notes"] = [*notes, Note("outdated", summary, message).to_dict()]
     about = json.dumps(said, ensure_ascii=False, allow_nan=False)
-    return _stream(table.replace_schema_metadata({**metadata, _TRUE: about.encode()}))
+    kept = {**metadata, _TRUE: about.encode()}
+    kept.pop(_COUNTED, None)  # it says already that it lacks some
+    return _stream(table.replace_schema_metadata(kept))
 
 
 def stored_error(error: Exception) -> bytes:
