@@ -16,6 +16,7 @@ WRONG = [
     ("SELECT 1 FROM orders WHERE »at« = 'x'", "unknown_column", "'at'", "a text is written 'at'"),
     ("SELECT »tme« FROM orders(driver)", "unknown_column", "no column 'tme'", "'time'"),
     ("SELECT »time« FROM windows(orders)", "unknown_column", "'time'", "have window_start"),
+    ("SELECT 1 FROM windows(orders) WHERE »time« > now()", "unknown_column", "'time'", "FOR LAST"),
     ("SELECT floor(»at«) AS at FROM orders", "unknown_column", "no column 'at'", "columns: count"),
     ("SELECT X1.»tipp« FROM vector 1.4", "unknown_column", "in vector 1.4", "'tip'"),
     (

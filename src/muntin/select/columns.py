@@ -171,16 +171,17 @@ def _spread_of(node: exp.Column) -> exp.Anonymous | None:
 
 def _or_else(node: exp.Column) -> str:
     """Of a name beside =, <, IN and the like: a text may have been meant, or the events' time."""
-    if node.name.lower() == "time" and not node.table:
-        return "; the events' time is no column: trend and windows have window_start"
-    if not isinstance(node.parent, exp.Predicate) or node.table:
+    is_time = node.name.lower() == "time"
+    if node.table:
         return ""
-    beside = [part for part in node.parent.iter_expressions() if part is not node]
-    if any(part.is_number for part in beside):
-        return ""
-    if isinstance(node.parent, (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)):
-        return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
-    return f"; a text is written '{node.name[:64]}'"
+    if isinstance(node.parent, exp.Predicate):
+        beside = [part for part in node.parent.iter_expressions() if part is not node]
+        plain = not any(part.is_number for part in beside)
+        if plain and isinstance(node.parent, (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)):
+            return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
+        if plain and not is_time:
+            return f"; a text is written '{node.name[:64]}'"
+    return "; the events' time is no column: trend and windows have window_start" * is_time
 
 
 def _names_itself(node: exp.Column) -> bool:
