@@ -268,6 +268,35 @@ def test_sites_whose_times_are_far_apart_are_named(tmp_path):
         assert "problem" not in top(server)
 
 
+def test_more_ties_than_can_be_told_are_named(tmp_path):
+    """For ever no answer came, and nothing said why."""
+
+    class Once(Fed):
+        def feed_ties(self):
+            names = [f"{self.name}{number}" for number in range(17_000)]
+            times = pa.array([START * PANE_US] * len(names), pa.timestamp("us", "UTC"))
+            self.ingest.take(0, gather([pa.table({"time": times, "origin": names})]))
+            self.panes = 1
+            self.feed(1)
+
+    with ExitStack() as stack:
+        spec = coordinator(tmp_path, hybrid="none", missing_after=4000)
+        server = CoordinatorServer(spec, reader_token="", operator_token="")
+        stack.enter_context(server)
+        both = [Once(name, server.address) for name in SITES]
+        for each in both:
+            stack.callback(each.close)
+            each.feed_ties()
+            each.site.start()
+        found = until(lambda: answer if (answer := top(server)).get("problem") else None)
+        assert found["problem"].startswith("more items tie than a message holds")
+        assert not found["valid"]
+        for each in both:
+            each.feed(WINDOW_UNITS)
+        settled(server)
+        assert "problem" not in top(server)
+
+
 def test_a_site_goes_on_without_a_coordinator(tmp_path):
     """The pipeline commits, the window moves, and the site says why it is away."""
     with ExitStack() as stack:

@@ -76,7 +76,7 @@ class PaneReader:
             place = view.generation()
         if info is None or info.watermark is None:
             return None
-        sealed = self._sealed(info)
+        sealed = info.watermark // self._spec.unit - 1  # the newest whose panes all are
         to, ahead = self._with_the_clock(info, sealed)
         generation = place, info.epoch
         anew = self._generation != generation or self._newest is None
@@ -141,12 +141,6 @@ class PaneReader:
             )
             table = table.filter(belongs)
         return ranked(table, spec.key, spec.value, spec.scale)
-
-    def _sealed(self, info: PipelineInfo) -> int:
-        """Newest unit whose panes are all sealed."""
-        pane = self._layout.pane
-        until = (info.watermark or 0) // pane * pane
-        return until // self._spec.unit - 1
 
     def _with_the_clock(self, info: PipelineInfo, sealed: int) -> tuple[int, bool]:
         """The unit that the window moves to, and whether the clock has moved it further."""

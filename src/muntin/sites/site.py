@@ -106,10 +106,9 @@ class Site:
         while not self._stopped.is_set():
             try:
                 asyncio.run(self._live())
-            except MuntinError as problem:
-                self._failed(str(problem))
             except Exception as problem:
-                _LOG.exception("site %s failed", self.spec.site)
+                if not isinstance(problem, MuntinError):
+                    _LOG.exception("site %s failed", self.spec.site)
                 self._failed(str(problem))
         self._say(state="stopped")
 

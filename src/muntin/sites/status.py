@@ -185,7 +185,7 @@ class Status:
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
-        problem = problem or _apart(coordinator)
+        problem = problem or _trouble(coordinator)
         return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale, problem)
 
     def _note_top(self, coordinator: Coordinator) -> None:
@@ -216,8 +216,13 @@ class Status:
         self._pace.append(point)
 
 
-def _apart(coordinator: Coordinator) -> str:
-    """What keeps answers from being valid where all sites are there: their streams' times."""
+def _trouble(coordinator: Coordinator) -> str:
+    """What keeps answers from being valid where all sites are there: ties, or streams' times."""
+    if coordinator.tied:
+        return (
+            "more items tie than a message holds, so that nobody can tell the largest: rank a key "
+            "with fewer values, or over a longer window"
+        )
     sites = coordinator.membership.members().values()
     units = {site.unit: site.name for site in sites if site.unit > UNIT_MIN}
     if not units or max(units) - min(units) <= coordinator.lease:

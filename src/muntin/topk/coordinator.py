@@ -115,6 +115,8 @@ class Coordinator:
         self.retry, self.missing_after, self.lease = retry, missing_after, lease
         self.phase = IDLE
         self.partial = self.full = self.surveys = 0
+        self.tied = False
+        """More objects tie than a message holds: it was not to be told which are largest."""
         first = missing_after if gather is None else gather
         self._schedule = SurveySchedule(self.membership, first=first, settle=retry)
         self._survey: Survey | None = None
@@ -303,6 +305,7 @@ class Coordinator:
             if surveyed:
                 self.hybrid.survey_ends()
             return self._begin_watch().push_everything(now)
+        self.tied = True
         self._schedule.call(now + self.retry)
         return []
 
@@ -365,6 +368,7 @@ class Coordinator:
                 return self._begin_watch().contenders(*chosen, self.epsilon, now)
             self.hybrid.cannot_push()
         self._move("resolved")
+        self.tied = False
         put(self.membership.own, done.allocation.coordinator)
         out: Addressed = []
         for name, new in given.items():
@@ -385,7 +389,7 @@ class Coordinator:
     def _begin_watch(self) -> WatchMode:
         assert self.hybrid is not None  # noqa: S101
         self._move("pushing pays")
-        self._round = None
+        self._round, self.tied = None, False
         self._watch = WatchMode(self.membership, self.hybrid)
         return self._watch
 

@@ -83,7 +83,7 @@ class CostModel:
         self._recorded: dict[str, tuple[int, int]] = {}
         self._rates: dict[str, float] = {}
         self._entry_bytes = float("inf")
-        self._all = False
+        self.all_pushed = False  # learned to be cheaper or not
         self._tried = False  # pushing, ever
         self._surveyed = False  # what this slide cost is the survey's
         self.refused = 0  # slides for which everything is not pushed: a site had too much
@@ -144,7 +144,7 @@ class CostModel:
         self._surveyed = False
         if self._pushing:
             # The first slide pays for the change of mode.
-            if self._slides > 1 and self._all == self.everything:
+            if self._slides > 1 and self.all_pushed == self.everything:
                 old = self._push_cost
                 self._push_cost = spent if old is None else old + (spent - old) / 8
                 self._lost = max(0.0, self._lost + spent - self._naive_cost(sites))
@@ -170,17 +170,13 @@ class CostModel:
         """A site cannot push all it has: not again for a long time."""
         self.refused, self.everything = STAY_MAX, False
 
-    def pushing_everything(self) -> None:
-        """Everything is pushed, learned to be cheaper or not."""
-        self._all = True
-
     def cannot_push(self) -> None:
         """No lines could be drawn: go on resolving for a while."""
         self._lost = 0.0
 
     def begin(self, *, pushing: bool) -> None:
         """Pushing has begun, or resolving has (again)."""
-        self._pushing, self._all = pushing, False
+        self._pushing, self.all_pushed = pushing, False
         self._slides = 0
         self._lost = 0.0
 

@@ -115,8 +115,7 @@ class SiteState:
         pushed = self.pushes.up_to(unit)
         for push in pushed:
             if push.number < 0:
-                self.remember([(item, 0) for item in [*self.memory]])
-                self.remember(push.entries)
+                self.remember([*((item, 0) for item in self.memory), *push.entries])
                 self.recall()
             else:
                 self.learn(push.entries)

@@ -65,8 +65,8 @@ class WatchMode:
 
     def push_everything(self, now: float) -> Addressed:
         """Watch every value that is not 0."""
-        self.model.pushing_everything()
-        self.everything, self.sure = True, False
+        self.model.all_pushed = self.everything = True
+        self.sure = False
         self._lines = dict.fromkeys(self._lines, LINE_ALL)
         return [self._order(site, now) for site in self.membership.members().values()]
 
