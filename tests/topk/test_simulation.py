@@ -104,6 +104,14 @@ def test_streams_from_files(kind: str, tmp_path) -> None:
         simulate(path, window=100, unit=10, windows=20, k=2, sites=3)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_may_be_as_fine_as_they_like(unit: str) -> None:
+    one = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    times = pa.array([-1, 0, 10 * one - 1, 10 * one], pa.timestamp(unit))
+    table = pa.table({"time": times, "object": ["a"] * 4})
+    assert streams.from_table(table, 10, sites=1)[:, 0, 0].tolist() == [1, 2, 1]
+
+
 def test_streams_that_cannot_be_read(tmp_path) -> None:
     with pytest.raises(BadArgument, match=r"none\.csv: no such file"):
         streams.from_file(tmp_path / "none.csv", 10)

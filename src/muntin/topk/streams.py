@@ -174,8 +174,8 @@ def _renamed(table: pa.Table, columns: Mapping[str, str]) -> pa.Table:
 
 def _units(column: pa.ChunkedArray, unit_seconds: int) -> np.ndarray:
     if pa.types.is_timestamp(column.type):
-        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
-        units = micros // (unit_seconds * 1_000_000)
+        second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+        units = column.cast(pa.int64()).to_numpy() // (unit_seconds * second)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         seconds = column.to_numpy()
         if not (np.abs(seconds.astype(np.float64)) < 1 << 62).all():  # nor NaN
