@@ -28,6 +28,7 @@ class Proxy:
         self._chance: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._silent: set[tuple[socket.socket, socket.socket]] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_next(self, word: bytes, way: str) -> None:
@@ -38,6 +39,11 @@ class Proxy:
         """Cut by chance, before and within what either side sends; None: no more."""
         chance = random.Random(seed)
         self._chance = lambda: seed is not None and chance.random() < often
+
+    def silence_all(self) -> None:
+        """Nothing comes through any more, nor an end of it: as from a host without power."""
+        with self._lock:
+            self._silent |= self._pairs
 
     def cut_all(self) -> None:
         with self._lock:
@@ -67,6 +73,8 @@ class Proxy:
     def _ask(self, client: socket.socket, server: socket.socket, answered: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
+                if (client, server) in self._silent:
+                    continue
                 wanted = self._next
                 if wanted is not None and wanted[0] in data:
                     self._next, way = None, wanted[1]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ledger_helpers import PANE, SERVERS, SPEC, batch, compacted, held, partial
 
 from muntin.errors import LedgerError
 from muntin.ledger import open_ledger
+from muntin.ledger.postgres import PostgresStore
+from muntin.ledger.redis import RedisStore
+from muntin.ledger.shared import SharedLedger
 from tests.cutting_proxy import WAYS, Proxy
 
 COMMITS = {"postgresql": b"token = ", "redis_server": b"_append"}
@@ -56,6 +60,27 @@ def test_a_commit_that_was_taken_and_never_answered_is_found(cut):
         writer.commit(batch(0, partial("s", 0, [0])))
     proxy.away = proxy.away_after_cut = False
     assert not writer.commit(batch(0, partial("s", 0, [0])))  # it was there
+    assert writer.commit(batch(1, partial("s", 0, [1])))
+    assert held(ledger, "s", PANE, 0, 10) == {0: 1, 1: 1}
+    ledger.close()
+
+
+def test_who_commits_by_connections_that_went_silent_takes_another(cut):
+    """A host that lost power, or what forgets idle connections between here and there."""
+    proxy, url, _ = cut
+    ledger = open_ledger(f"{url}&deadline=12")
+    assert isinstance(ledger, SharedLedger)
+    writer = ledger.open_writer("p", SPEC, query_id="A", mode="overwrite")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    store = ledger._replica.store
+    if isinstance(store, PostgresStore):  # as of several that were busy at once
+        with store._connection(6.0), store._connection(6.0):
+            pass
+    elif isinstance(store, RedisStore):
+        client = store._client(6.0)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda _: client.xread({"none": "$"}, block=500), range(3)))
+    proxy.silence_all()
     assert writer.commit(batch(1, partial("s", 0, [1])))
     assert held(ledger, "s", PANE, 0, 10) == {0: 1, 1: 1}
     ledger.close()

@@ -143,6 +143,8 @@ class PostgresStore:
         except BaseException as problem:
             connection.close()
             if isinstance(problem, psycopg.Error):
+                if not problem.sqlstate:  # the server has not said so: others may be dead as well
+                    self._hang_up()
                 raise self._as_ours(problem) from problem
             raise
         with self._lock:
@@ -310,9 +312,13 @@ class PostgresStore:
                 pass
 
     def close(self) -> None:
+        self._closed = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close the connections that nobody uses."""
         with self._lock:
-            idle, self._closed = self._idle, True
-            self._idle = {False: [], True: []}
+            idle, self._idle = self._idle, {False: [], True: []}
         if self._process == os.getpid():
             for connection in (*idle[False], *idle[True]):
                 connection.close()

@@ -86,7 +86,7 @@ class RedisStore:
     """A `Store` under a name in a Redis database.
 
     `url`: as redis-py takes it, with the password where it has one. `place`: the same without a
-    password, for people. `deadline`: longest wait for one answer, seconds. Raises LedgerError: the
+    password, for people. `deadline`: of two waits for an answer, seconds. Raises LedgerError: the
     database is no number, or answers would be texts.
     """
 
@@ -108,7 +108,7 @@ class RedisStore:
     def _client(self, patience: float) -> redis.Redis:
         if self._process != os.getpid():  # a fork must not use its parent's connections
             self._clients, self._process = {}, os.getpid()
-        seconds = QUICK_SECONDS if patience <= QUICK_SECONDS else self._deadline
+        seconds = QUICK_SECONDS if patience <= QUICK_SECONDS else self._deadline / 2
         if seconds not in self._clients:
             is_tls = urlsplit(self._url).scheme == "rediss"
             tls: Any = {"ssl_check_hostname": True} if is_tls else {}  # redis-py 5 does not
@@ -122,6 +122,9 @@ class RedisStore:
         try:
             return ask(self._client(patience))
         except (exceptions.RedisError, ValueError, TypeError) as problem:
+            if isinstance(problem, exceptions.ConnectionError | exceptions.TimeoutError):
+                for client in [*self._clients.values()]:  # others may have gone silent as well
+                    client.connection_pool.disconnect(inuse_connections=False)
             raise self._as_ours(problem) from problem
 
     def _as_ours(self, problem: Exception) -> LedgerError | StoreAway:

@@ -295,8 +295,9 @@ class Replica(SqliteFile):
         deadline = time.monotonic() + patience
         pause = PAUSE_SECONDS
         while True:
-            try:
-                return ask(max(PAUSE_SECONDS, deadline - time.monotonic()))
+            try:  # a connection that has gone silent leaves time for another
+                left = min(deadline - time.monotonic(), self.deadline / 2)
+                return ask(max(PAUSE_SECONDS, left))
             except StoreAway as problem:
                 if time.monotonic() + pause > deadline:
                     raise StoreError(
