@@ -7,14 +7,17 @@ import random
 import time
 from contextlib import ExitStack
 from functools import partial
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import muntin
 from muntin.errors import BadArgument, LedgerError, SelectError
+from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.limits import ServerLimits
 from muntin.sites import CoordinatorServer, coordinating, follower, link
+from muntin.sites.service import CoordinatorService
 from muntin.times import duration_text, instant_text
 from tests.pipeline.support import gather
 from tests.sites.conftest import get, until
@@ -266,6 +269,20 @@ def test_sites_whose_times_are_far_apart_are_named(tmp_path):
         north.feed(int(LEASE) + 5)
         settled(server)
         assert "problem" not in top(server)
+
+
+def test_sites_that_come_at_once_are_shown_at_once(tmp_path):
+    """All were, for each that came: with 1,024 the coordinator had no time left to greet them."""
+    names = [f"s{number}" for number in range(1024)]
+    service = CoordinatorService(coordinator(tmp_path, sites=names), TemporaryLedger())
+    before = service.status.state
+    for name in names:
+        service.join(SimpleNamespace(site=name, since=1))
+        service.note(name, "it is connected")
+    assert service.status.state is before
+    service._publish()
+    assert all(site["connected"] for site in service.status.state["sites"])
+    service.close()
 
 
 def test_more_ties_than_can_be_told_are_named(tmp_path):

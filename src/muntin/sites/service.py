@@ -100,20 +100,17 @@ class CoordinatorService:
             earlier.close(protocol.REPLACED, "the site has connected anew")
         self.sessions[session.site] = session
         self.problems.pop(session.site, None)
-        self._publish()
 
     def leave(self, session: SiteSession) -> None:
         """A connection has ended. The site is missing only when it is not heard of for long."""
         if self.sessions.get(session.site) is session:
             del self.sessions[session.site]
             self.problems.pop(session.site, None)
-            self._publish()
 
     def note(self, site: str, why: str) -> None:
         """Why a site is not connected; one that is says itself what is wrong."""
         if site in self.counts and site not in self.sessions:
             self.problems[site] = why
-            self._publish()
 
     def hear(self, session: SiteSession, data: bytes) -> None:
         """A message of a site; raises CorruptMessage."""
@@ -147,7 +144,6 @@ class CoordinatorService:
         self.counts[site].report(said, len(text.encode()))
         if self.sessions.get(site) is session and problem != self.problems.get(site, ""):
             self.problems[site] = problem
-            self._publish()
 
     # -- life
 

@@ -6,7 +6,7 @@ Taken on the server's event loop; its attributes are whole values that any threa
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -248,10 +248,10 @@ def _site(known: Any, counts: SiteCounts, since: int | None) -> dict[str, Any]:
         "unit": max(units, default=None),
         "slack": reported.get("slack"),
         "objects": reported.get("objects"),
-        "up": asdict(counts.up),
-        "down": asdict(counts.down),
-        "reports": asdict(counts.reports),
-        "naive": asdict(counts.naive),
+        "up": counts.up.to_dict(),
+        "down": counts.down.to_dict(),
+        "reports": counts.reports.to_dict(),
+        "naive": counts.naive.to_dict(),
     }
 
 
