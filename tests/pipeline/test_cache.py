@@ -1,9 +1,12 @@
 """What is kept in memory: as many bytes as it says, and no longer than it is wanted."""
 
+import contextlib
 import gc
+import inspect
 import itertools
 import subprocess
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from muntin.ledger import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.pieces import KEPT_SECONDS, SegmentCache, memory_of_entry
+from muntin.reading.snapshot import Snapshot
 from muntin.segments import decode, encode
 from muntin.select.catalog import WindowAsked
 from muntin.select.tables import TableCache
@@ -161,3 +165,34 @@ def grown(folder):
     ingest.close()
     ledger.close()
     return min(blocks[-4:]) - max(blocks[:4])
+
+
+def test_whoever_is_interrupted_where_it_may_be_leaves_nobody_waiting():
+    """As Ctrl-C in a notebook does: before each line, but where a lock is taken or given back."""
+    code = Snapshot.once.__code__
+    lines, first = inspect.getsourcelines(Snapshot.once)
+    for number, line in enumerate(lines, first):
+        if line.strip().startswith("with "):
+            continue
+        snapshot = Snapshot((0, 0), {}, 1 << 10)
+
+        def interrupt(frame, event, _, number=number):
+            if event == "line" and frame.f_lineno == number:
+                raise KeyboardInterrupt
+            return interrupt if frame.f_code is code else None
+
+        def ask(what, snapshot=snapshot):
+            return snapshot.once("made", lambda: what, lambda _: 8)
+
+        tracing = sys.gettrace()
+        with contextlib.suppress(KeyboardInterrupt):
+            try:
+                sys.settrace(interrupt)
+                ask(1)
+            finally:
+                sys.settrace(tracing)
+        made: list[int] = []
+        asking = threading.Thread(target=lambda made=made, ask=ask: made.append(ask(2)), daemon=True)
+        asking.start()
+        asking.join(60)
+        assert made in ([1], [2]), line

@@ -80,21 +80,23 @@ class Snapshot:
         What it raises is raised to all who wait, and not kept.
         """
         mine: Future[Any] = Future()
-        with self._lock:
-            made = self._made.get(key)
-            if made is not None:
-                return made
-            making = self._making.setdefault(key, mine)
-        if making is not mine:
-            return making.result()
-        try:
+        try:  # first of all: who is interrupted (Ctrl-C) leaves nobody waiting
+            with self._lock:
+                made = self._made.get(key)
+                if made is not None:
+                    return made
+                making = self._making.setdefault(key, mine)
+            if making is not mine:
+                return making.result()
             made = make()
             self._made.put(key, made, min(nbytes(made), self._bytes_max))
             mine.set_result(made)
         except BaseException as error:
-            mine.set_exception(error)
+            if not mine.done():
+                mine.set_exception(error)
             raise
         finally:
             with self._lock:
-                del self._making[key]
+                if self._making.get(key) is mine:
+                    del self._making[key]
         return made
