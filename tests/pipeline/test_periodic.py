@@ -284,11 +284,13 @@ def test_items_of_any_column(columns, expected):
     assert states(ingested(spec, [[coded]])) == states(made)
 
 
-def test_a_time_is_the_same_item_in_any_unit():
-    """Files of one folder may have several; rows that Spark reads have microseconds."""
+def test_a_time_is_the_same_item_in_any_unit_and_zone():
+    """Files of one folder may have several; rows that Spark reads have microseconds, and the zone
+    of its session."""
     spec, table = pipeline({"beats": BEATS}), events([(n, "a", n) for n in range(0, 320, 20)])
     moments = pa.array([-1_500_000] * 4, pa.timestamp("us", "UTC"))
-    units = [moments.cast(pa.timestamp(unit, "UTC")) for unit in ("ms", "us", "ns")]
+    types = ("ms", "UTC"), ("us", "America/New_York"), ("ns", "+05:45")
+    units = [moments.cast(pa.timestamp(*each)) for each in types]
     parts = [
         table.slice(4 * n, 4).set_column(1, "driver", column) for n, column in enumerate(units)
     ]

@@ -211,8 +211,8 @@ class PeriodicSpec(SummarySpec):
 
 
 def _text(column: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(column.type):  # the same instant is the same item in every unit
-        column = micros(column).view(pa.timestamp("us", column.type.tz))
+    if pa.types.is_timestamp(column.type):  # an instant is one item in every unit and zone
+        column = micros(column).view(pa.timestamp("us", column.type.tz and "UTC"))
     if pa.types.is_decimal(column.type) and not 0 <= column.type.scale <= 6:  # Arrow writes 1E-7
         plain = [None if value is None else f"{value:f}" for value in column.to_pylist()]
         return pa.array(plain, pa.string())
