@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import arriving, cutting, maintenance
+from muntin.assembly.following import FloatingFollower
 from muntin.errors import BadArgument, LedgerError
 from muntin.ledger import rules
 from muntin.ledger.files import GARBAGE_AGE_US
+from muntin.ledger.open import open_ledger
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
@@ -329,6 +331,35 @@ def test_batches_are_taken_while_pieces_are_merged():
             assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) == 2 * many
         taken(ingest, batches[2 * many :])
         assert len(ingest.ledger.pieces("orders", ingest.pipeline.pane)) < 40
+        ingest.finish(ended=False)
+        assert content(ingest) == expected
+
+
+def test_windows_close_of_pieces_that_are_merged_while_they_do(redis_server, request, monkeypatch):
+    """A shared ledger keeps payloads of what was merged for a minute: to close may take longer."""
+    monkeypatch.setattr("muntin.ledger.redis.GONE_SECONDS", 0)
+    batches = [
+        [events([(20 * at, "d", 1, 1, 1)])] for at in range(maintenance.PIECES_OF_A_SIZE_MAX + 1)
+    ]
+    last, spec = [events([(5_000, "d", 1, 1, 1)])], pipeline(lateness="1 hour")
+    with run(spec, [*batches, last]) as ingest:
+        expected = content(ingest)
+    url = redis_server.url(schema=f"t{abs(hash(request.node.name)) % 10**9}")
+    with closing(open_ledger(url)) as ledger, run(spec, [], ledger) as ingest:
+        merging = ExitStack()
+        begun_to_merge(ingest, batches, merging.enter_context(held_up()))
+        step = FloatingFollower.step
+
+        def slow(follower, pieces, until):
+            pieces.of_length(ingest._assembler.layouts["orders"], spec.pane)
+            merging.close()
+            with suppress(TimeoutError):
+                ingest._maintenance._compacting.result(2)
+            return step(follower, pieces, until)
+
+        monkeypatch.setattr(FloatingFollower, "step", slow)
+        ingest._cache.clear()
+        taken(ingest, [last])
         ingest.finish(ended=False)
         assert content(ingest) == expected
 

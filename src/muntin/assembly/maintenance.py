@@ -10,6 +10,7 @@ its blocks do, so that a horizon cuts few of them.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -73,6 +74,9 @@ class Maintenance:
         """Rollups that do not pay yet -> up to where that was looked into, and the most events."""
         self._batches = 0
         """That have come since it began to compact what is there."""
+        self.keeping = threading.Lock()
+        """Held while windows close, which may take longer than shared ledgers keep the payloads of
+        pieces that were merged: none is replaced then."""
         self._closed = False
         self._open_starts = open_starts
         self._folder = next((each.folder for each in cuttings.values() if each.folder), None)
@@ -171,7 +175,8 @@ class Maintenance:
         counts = added_up([piece.slices for piece in pieces])
         blocks = _blocks(merge(segments), length, self._block(length))
         made = [one for block in blocks for one in self._made(layout, block, counts, length)]
-        self._writer.compact(pieces, made)
+        with self.keeping:
+            self._writer.compact(pieces, made)
 
     def _made(
         self, layout: Layout, segment: Segment, counts: Slices, length: int

@@ -140,7 +140,8 @@ class Ingest:
                     gathered_rows = gather(self.plan())
                 came = self._commit(batch_id, gathered_rows)
             self.progress.step = Step(CLOSING)
-            self._noted(self._assembler.step(self._watermark, came))
+            with self._maintenance.keeping:
+                self._noted(self._assembler.step(self._watermark, came))
             self._maintenance.run(self._watermark)
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
@@ -182,7 +183,8 @@ class Ingest:
         """
         with self._lock:
             if ended and self._newest is not None:
-                self._noted(self._assembler.end(self._newest))
+                with self._maintenance.keeping:
+                    self._noted(self._assembler.end(self._newest))
             self._maintenance.finish(self._watermark)
             self._alerts.finish()
             self._say("finished", None)
