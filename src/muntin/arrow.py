@@ -157,9 +157,12 @@ _EXACT_DIGITS = 22  # of a power of ten that is a float
 
 
 def floats_of_decimals(column: Any) -> Any:
-    """Decimals as float64: for each the nearest. Arrow's own cast may be one unit beside it, since
-    it multiplies by 0.1 where it should divide by 10."""
-    kind = column.type
+    """Decimals as float64: for each the nearest; other columns as they are. Arrow's own cast may be
+    one unit beside it, since it multiplies by 0.1 where it should divide by 10."""
+    kind = value_type(column.type)
+    if not pa.types.is_decimal(kind):
+        return column
+    column = decoded(column)
     if pa.types.is_decimal128(kind) and 0 <= kind.scale <= _EXACT_DIGITS and len(column):
         low, high = fixed_width(column, np.dtype("(2,)i8")).T
         small = (high == low >> 63) & (np.abs(low) <= _EXACT_MAX)

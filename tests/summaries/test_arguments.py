@@ -80,7 +80,8 @@ def odd() -> Iterator[Any]:
     yield from (pa.array([1, 2]), pa.array([1.5]), pa.array([True]), pa.array([Decimal("1.5")]))
     yield from (pa.nulls(2), pa.nulls(0), pa.scalar(1), pa.scalar(None, pa.int64()), words)
     yield from (pa.array([1, None]).dictionary_encode(), pa.array(["a"], pa.string_view()))
-    yield pa.array(["a", "a"], pa.string_view()).dictionary_encode()
+    views = pa.array(["a", "a"], pa.string_view()).dictionary_encode()
+    yield from (views, pa.chunked_array([views, views]))
     yield from (pa.DictionaryArray.from_arrays([0, 1], pa.array([1, None])), pa.array([[1]]))
     yield from (
         pa.chunked_array([[1], [2]]),

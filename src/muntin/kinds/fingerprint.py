@@ -103,8 +103,7 @@ class FingerprintSpec(SketchSpec):
         keys = batch.column(self.key)
         if self.rank is None:
             return [keys]
-        ranked = batch.column(self.rank)
-        return [keys, floats_of_decimals(ranked) if pa.types.is_decimal(ranked.type) else ranked]
+        return [keys, floats_of_decimals(batch.column(self.rank))]
 
     def stored_as(self) -> Mapping[str, Any]:
         stored: dict[str, Any] = {"key": self.key, "fpp": self.fpp}

@@ -84,9 +84,8 @@ class QuantilesSpec(SplitSpec):
         wanted = {"float64": pa.float64(), "float32": pa.float32()}.get(self.type, pa.int64())
         if column.type == wanted or self.merge:
             return column
-        if pa.types.is_decimal(column.type):
-            column = floats_of_decimals(column)
-        elif pa.types.is_boolean(column.type):
+        column = floats_of_decimals(column)
+        if pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.float64() if wanted != pa.int64() else wanted, safe=False)
         return pc.cast(column, wanted, safe=wanted == pa.int64())
 

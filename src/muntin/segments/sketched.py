@@ -128,7 +128,7 @@ class SketchedSums(OfIndicators):
         return shapes
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:
-        return replace(self, indicators=typed(self.indicators, [*map(_undecimal, values)]))
+        return replace(self, indicators=typed(self.indicators, [*map(floats_of_decimals, values)]))
 
     def united(self, other: Algebra) -> Algebra:
         if not isinstance(other, SketchedSums) or replace(other, indicators=()) != replace(
@@ -379,15 +379,11 @@ def _limit(dtype: Any) -> Any:
     return np.int64((1 << 63) - 1) if dtype == np.int64 else np.float64(np.finfo(np.float64).max)
 
 
-def _undecimal(column: pa.Array) -> pa.Array:
-    return floats_of_decimals(column) if pa.types.is_decimal(column.type) else column
-
-
 def _amounts(
     name: str, kind: SumType | None, column: pa.Array
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Values with 0 where there is none; int64[n] of 0 and 1, which have none, or None: all do."""
-    column = _undecimal(column)
+    column = floats_of_decimals(column)
     read = indicator_values(name, column, kind)
     missing = missing_of(column) if read.nulls else np.zeros(len(column), np.bool_)
     amounts = read.numbers

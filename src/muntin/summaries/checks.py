@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import floats_of_decimals, value_type
+from muntin.arrow import floats_of_decimals, unviewed, value_type
 from muntin.errors import BadArgument, IncompatibleSummary
 
 Summary = TypeVar("Summary")
@@ -87,8 +87,9 @@ def array_of(values: Any, what: str = "value") -> np.ndarray:
     Raises BadArgument: a null or masked one, a number beyond float64 (the first position is named),
     or what is no array of one type."""
     arrow = isinstance(values, pa.Array | pa.ChunkedArray)
-    if isinstance(values, pa.ChunkedArray) and pa.types.is_dictionary(values.type):
-        values = values.cast(value_type(values.type))  # Arrow unites those of float16 wrongly
+    if isinstance(values, pa.ChunkedArray):  # of which Arrow unites dictionaries of float16 wrongly
+        values = unviewed(values)
+        values = values.cast(value_type(values.type))
     kind = values.type if arrow else getattr(values, "dtype", np.dtype(object))
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values)

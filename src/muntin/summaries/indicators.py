@@ -79,10 +79,7 @@ def indicator_values(name: str, array: pa.Array, asked: SumType | None) -> Indic
             f"indicator {name!r} is {kind}, and its sums are {asked}: "
             f"declare it as {{{name!r}: 'float64'}}, or cast the column to {asked}"
         )
-    if pa.types.is_decimal(kind):
-        array = floats_of_decimals(array)
-    elif kind != pa.float64():
-        array = array.cast(pa.float64())
+    array = floats_of_decimals(array).cast(pa.float64())
     if nulls:
         array = pc.fill_null(array, 0.0)
     numbers = np.empty(len(array), np.float64)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import decoded, floats_of_decimals, value_type
+from muntin.arrow import floats_of_decimals
 from muntin.errors import BadArgument
 from muntin.segments.building import build
 from muntin.segments.sums import Sums
@@ -42,8 +42,8 @@ def pieces_of(batch: Any) -> list[pa.RecordBatch]:
 def decimals_as_floats(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
     for name in names:
         at = batch.schema.get_field_index(name)
-        if at >= 0 and pa.types.is_decimal(value_type(batch.column(at).type)):
-            batch = batch.set_column(at, name, floats_of_decimals(decoded(batch.column(at))))
+        if at >= 0:
+            batch = batch.set_column(at, name, floats_of_decimals(batch.column(at)))
     return batch
 
 
