@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import muntin
 from muntin.errors import SourceError
@@ -237,6 +238,25 @@ def test_files_that_would_be_left_out_are_named(spark, tmp_path):
     (folder / "README.md").write_text("read me")
     with pytest.raises(SourceError, match=r"README\.md: not a Parquet file.*by a pattern"):
         muntin.summarize([folder / "b.parquet", folder / "README.md"], SPEC, ledger=temporary())
+
+
+@pytest.mark.spark
+def test_times_of_orc_are_utc_whatever_the_zone_of_the_machine(spark, tmp_path):
+    orc.write_table(pa.table({"at": [dt.datetime(2026, 3, 8, 2, 30)]}), tmp_path / "a.orc")
+    java = spark._jvm.java
+    told = java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert "-Duser.timezone=UTC" in list(told)
+    spec = SPEC | {"source": {"format": "orc", "path": str(tmp_path / "a.orc")}}
+    spec["summaries"] = {"all": {"kind": "distinct", "item": "at"}}
+    with muntin.summarize(None, spec, ledger=temporary()) as session:
+        assert session.progress.newest == 1_772_937_000_000_000
+    usual = java.util.TimeZone.getDefault()
+    java.util.TimeZone.setDefault(java.util.TimeZone.getTimeZone("America/New_York"))
+    try:
+        with pytest.raises(SourceError, match=r"Java's zone, America/New_York: start your session"):
+            muntin.summarize(None, spec, ledger=temporary())
+    finally:
+        java.util.TimeZone.setDefault(usual)
 
 
 @pytest.mark.spark

@@ -24,6 +24,9 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
+    # ORC's times without a zone are read in Java's, whatever the session's
+    "spark.driver.defaultJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.defaultJavaOptions": "-Duser.timezone=UTC",
 }
 # Spark keeps what its page would show of a thousand batches, page or not: megabytes of plans.
 NO_PAGE: dict[str, str] = {

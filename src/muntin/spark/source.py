@@ -414,7 +414,7 @@ def _loaded(
         reader = reader.options(**_KEEP_MALFORMED)
     try:
         reader = reader.schema(ddl) if ddl else reader
-        return reader.load(path) if path else reader.load()
+        found: DataFrame = reader.load(path) if path else reader.load()
     except Exception as problem:  # PySpark does not name all that Java raises
         text = reason(problem)
         if source.schema_ and text.startswith(("[UNSUPPORTED_DATATYPE", "[PARSE_")):
@@ -452,3 +452,20 @@ def _loaded(
         else:
             text = f"source: {text}"
         raise SourceError(hide_secrets(text, source.options)) from None
+    if source.format == "orc" and any("timestamp" in kind for _, kind in found.dtypes):
+        _check_zone(found.sparkSession)
+    return found
+
+
+def _check_zone(spark: SparkSession) -> None:
+    """SourceError where Java is in a zone beside UTC's, in which Spark reads ORC's times."""
+    if not is_classic(spark):
+        return
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    zone = java.java.util.TimeZone.getDefault()
+    if zone.getRawOffset() or zone.useDaylightTime():
+        raise SourceError(
+            f"source.format: orc: times without a zone are UTC, and Spark reads those of ORC in "
+            f"Java's zone, {zone.getID()}: start your session with spark.driver.defaultJavaOptions "
+            "and spark.executor.defaultJavaOptions of -Duser.timezone=UTC"
+        )
