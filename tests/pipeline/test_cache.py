@@ -192,7 +192,9 @@ def test_whoever_is_interrupted_where_it_may_be_leaves_nobody_waiting():
             finally:
                 sys.settrace(tracing)
         made: list[int] = []
-        asking = threading.Thread(target=lambda made=made, ask=ask: made.append(ask(2)), daemon=True)
+        asking = threading.Thread(
+            target=lambda made=made, ask=ask: made.append(ask(2)), daemon=True
+        )
         asking.start()
         asking.join(60)
         assert made in ([1], [2]), line
