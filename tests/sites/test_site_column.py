@@ -9,7 +9,9 @@ import pytest
 
 from muntin.errors import SpecError
 from muntin.ledger.temporary import temporary
+from muntin.reading import pieces
 from muntin.sites import CoordinatorServer, Site
+from muntin.sites.follower import PaneReader
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from tests.pipeline.support import gather
@@ -69,6 +71,26 @@ def test_the_answer_is_exact(tmp_path):
 
         found = until(done)
         check_top([one["item"] for one in found["items"]], found["unit"], START)
+
+
+def test_what_one_site_has_read_is_there_for_all(monkeypatch):
+    """With 32 sites each piece was decoded 32 times, and kept as often: up to 32 MB a site."""
+    pipeline, ledger, decoded = spec(), temporary(), []
+    ingest = Ingest(pipeline, ledger, query_id="q")
+    for batch in range(5):
+        ingest.take(batch, gather([pane_of_all(START + batch)]))
+    decode = pieces.decode
+    monkeypatch.setattr(pieces, "decode", lambda *given: (decoded.append(1), decode(*given))[1])
+    read = []
+    for name in VALUES:
+        reader = PaneReader(ledger, pipeline, pipeline.sites.of_site(name), float)
+        units = reader.look().units
+        read.append([dict(zip(*unit, strict=True)) for unit in units.values()])
+        assert len(units) == 4
+    assert 0 < len(decoded) <= 4  # by the first
+    assert [unit["here"] for unit in read[0]] == [1] * 4
+    assert read[0] != read[1]
+    ingest.close()
 
 
 @pytest.mark.parametrize(("changes", "message"), [

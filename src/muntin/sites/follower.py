@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,9 @@ from muntin.spec_sites import SiteSpec
 from muntin.times import instant_text
 from muntin.topk import Object
 
-CACHE_BYTES = 32 << 20  # units are read once, so little is gained by keeping them
+CACHE_BYTES = 32 << 20  # units are read once by each site, so little is gained by keeping them
+_caches: WeakKeyDictionary[Ledger, SegmentCache] = WeakKeyDictionary()
+"""What the sites of one ledger share: they read the same pieces."""
 Read = tuple[list[Object], np.ndarray]
 
 
@@ -57,7 +60,7 @@ class PaneReader:
         self._layout = Layout(spec.summary, summary, pipeline.pane, pipeline.rungs)
         stored = next(k for k in summary.asked()["keys"] if sorted(k) == sorted(spec.stored_key))
         self._key = stored
-        self._cache = SegmentCache(CACHE_BYTES)
+        self._cache = _caches.setdefault(ledger, SegmentCache(CACHE_BYTES))
         self._clock = clock
         self._generation: tuple[int, int] | None = None
         self._newest: int | None = None
