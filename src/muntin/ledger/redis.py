@@ -304,13 +304,8 @@ def _unpacked(changes: bytes) -> list[Change]:
     return found
 
 
-_REFUSED = "the server refuses this user or password: correct the URL"
 _REMEDIES = {
-    "WRONGPASS": _REFUSED,
-    "NOAUTH": _REFUSED,
-    "invalid username-password": _REFUSED,
-    "AuthenticationError": _REFUSED,
-    "Authentication required": _REFUSED,
+    "AuthenticationError": "the server refuses this user or password: correct the URL",
     "NoPermissionError": "this user lacks a right: docs/ledger.md says what to grant",
     "ReadOnlyError": (
         "the server is a read-only replica; what was committed stays: name the primary, then start "

@@ -296,8 +296,7 @@ class Replica(SqliteFile):
         pause = PAUSE_SECONDS
         while True:
             try:  # a connection that has gone silent leaves time for another
-                left = min(deadline - time.monotonic(), self.deadline / 2)
-                return ask(max(PAUSE_SECONDS, left))
+                return ask(max(PAUSE_SECONDS, min(deadline - time.monotonic(), self.deadline / 2)))
             except StoreAway as problem:
                 if time.monotonic() + pause > deadline:
                     raise StoreError(

@@ -12,7 +12,7 @@ from muntin.topk.objects import Objects
 _SMALL, _MEDIUM = 126, 1 << 16
 
 
-@dataclass(slots=True)
+@dataclass
 class Traffic:
     """One direction of one site. Bytes are those of whole WebSocket frames, without TCP/IP."""
 
@@ -24,10 +24,6 @@ class Traffic:
         self.messages += 1
         self.entries += entries_in(message)
         self.bytes += size + frame_bytes(size, masked=masked)
-
-    def to_dict(self) -> dict[str, int]:
-        """What `asdict` gives, which is slow, and asked of each site at each tick."""
-        return {"messages": self.messages, "entries": self.entries, "bytes": self.bytes}
 
 
 def frame_bytes(size: int, *, masked: bool) -> int:

@@ -23,8 +23,7 @@ from muntin.times import instant_text
 from muntin.topk import Object
 
 CACHE_BYTES = 32 << 20  # units are read once by each site, so little is gained by keeping them
-_caches: WeakKeyDictionary[Ledger, SegmentCache] = WeakKeyDictionary()
-"""What the sites of one ledger share: they read the same pieces."""
+_caches: WeakKeyDictionary[Ledger, SegmentCache] = WeakKeyDictionary()  # its sites read alike
 Read = tuple[list[Object], np.ndarray]
 
 
@@ -90,9 +89,7 @@ class PaneReader:
         units = self._changed(info, to, anew, ahead, stopped)
         if units is None or not (units or anew or to != self._newest):
             return None
-        if anew:
-            self._generation = generation
-        self._newest, self._late = to, info.late
+        self._generation, self._newest, self._late = generation, to, info.late
         return News(to, units, anew)
 
     def _changed(

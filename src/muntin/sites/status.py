@@ -248,10 +248,10 @@ def _site(known: Any, counts: SiteCounts, since: int | None) -> dict[str, Any]:
         "unit": max(units, default=None),
         "slack": reported.get("slack"),
         "objects": reported.get("objects"),
-        "up": counts.up.to_dict(),
-        "down": counts.down.to_dict(),
-        "reports": counts.reports.to_dict(),
-        "naive": counts.naive.to_dict(),
+        "up": vars(counts.up).copy(),
+        "down": vars(counts.down).copy(),
+        "reports": vars(counts.reports).copy(),
+        "naive": vars(counts.naive).copy(),
     }
 
 
