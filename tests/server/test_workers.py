@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,9 +89,8 @@ def test_nobody_waits_for_kernels_that_the_answer_does_not_need(feeder, ledger, 
     """The first workers begin before kernels are compiled, whichever thread comes first."""
     compiled, begin = threading.Event(), ForkServer.begin
 
-    def compiling(fork_server):
-        with fork_server._lock:  # as the process that has all it is asked done in turn
-            assert compiled.wait(PATIENCE_SECONDS)
+    def compiling(_):
+        assert compiled.wait(PATIENCE_SECONDS)
         return 1
 
     def late(fork_server):
@@ -485,23 +485,46 @@ def test_a_server_that_ends_does_not_wait_for_kernels(ledger):
     fork_server = ForkServer(ledger, ServerLimits())
     fork_server.begin()[0].close()
 
-    def warm():
-        with contextlib.suppress(OSError):
-            fork_server.warm()
-
     with fork_server._process as compiling:
         os.kill(compiling.pid, signal.SIGSTOP)  # it takes as long as it takes
-        warming = threading.Thread(target=warm)
-        warming.start()
-        until(fork_server._lock.locked)
+        warming = fork_server.thread.submit(fork_server.warm)
+        until(warming.running)
         closing = threading.Thread(target=fork_server.close)
         closing.start()
         closing.join(PATIENCE_SECONDS)
         ended = not closing.is_alive()
         compiling.kill()
-    warming.join()
     closing.join()
     assert ended
+    assert isinstance(warming.exception(), OSError)
+
+
+def test_who_goes_while_kernels_are_compiled_holds_up_nobody(ledger, monkeypatch):
+    """The loop's own threads, of which there are few on a small machine, read answers."""
+    compiling, compiled = threading.Event(), threading.Event()
+
+    def warm(_):
+        compiling.set()
+        return compiled.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(ForkServer, "warm", warm)
+
+    async def go():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        statements = Statements(Reader(ledger), ServerLimits())
+        statements.start()
+        try:
+            worker = await statements.runner._free[0]
+            while not compiling.is_set():
+                await asyncio.sleep(0.01)
+            worker.end(LedgerError("its client has gone"))
+            async with asyncio.timeout(PATIENCE_SECONDS / 2):
+                return await asyncio.to_thread(int)
+        finally:
+            compiled.set()
+            statements.close()
+
+    assert asyncio.run(go()) == 0
 
 
 def test_no_process_outlives_a_server_that_goes_before_it_hears_of_it(feeder, ledger):

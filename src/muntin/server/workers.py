@@ -12,8 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import IO
 
@@ -32,11 +32,12 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ForkServer:
-    """Starts workers over one ledger. Its blocking calls are for threads."""
+    """Starts workers over one ledger. Its blocking calls are for `thread`, in turn: others wait in
+    the loop's own threads, and these calls may take as long as kernels are compiled."""
 
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
         self._settings = {"ledger": ledger.address, "limits": asdict(limits.of_statement(1))}
-        self._lock = threading.Lock()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="muntin-workers")
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._closed = False
@@ -44,15 +45,14 @@ class ForkServer:
     def warm(self) -> int:
         """Have kernels loaded for all workers to come: for how many pipelines. Raises OSError: as
         `begin`."""
-        with self._lock:
-            return self._asked(WARM)
+        return self._asked(WARM)
 
     def begin(self) -> tuple[socket.socket, int]:
         """A new worker: its socket and its process' number. Waits for it. Raises OSError: there is
         no memory or no process to be had."""
         ours, theirs = socket.socketpair()
         try:
-            with self._lock, theirs:
+            with theirs:
                 return ours, self._asked(BEGIN, theirs.fileno())
         except BaseException:
             ours.close()
@@ -60,17 +60,17 @@ class ForkServer:
 
     def forget(self, pid: int) -> None:
         """A worker was killed: its number may be given to others."""
-        with contextlib.suppress(OSError), self._lock:
+        with contextlib.suppress(OSError):
             if self._control is not None:
                 self._control.sendall(END + NUMBER.pack(pid))
 
     def close(self) -> None:
         self._closed = True
-        while not self._lock.acquire(timeout=CLOSE_SECONDS):
+        stopped = self.thread.submit(self._stop)
+        while wait([stopped], timeout=CLOSE_SECONDS).not_done:
             if process := self._process:  # compiles kernels, for a minute maybe
                 process.kill()
-        self._stop()
-        self._lock.release()
+        self.thread.shutdown()
 
     def _asked(self, command: bytes, *files: int) -> int:
         control = self._started()
@@ -234,6 +234,7 @@ class Workers:
     def __init__(self, ledger: SqliteLedger, limits: ServerLimits) -> None:
         self._limits = limits
         self._fork_server = ForkServer(ledger, limits)
+        self._in_turn = self._fork_server.thread.submit
         self._free: list[WorkerPlace] = []
         self._taken: set[WorkerPlace] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -296,7 +297,7 @@ class Workers:
 
     async def _begin(self) -> WorkerProcess:
         try:
-            connection, pid = await asyncio.to_thread(self._fork_server.begin)
+            connection, pid = await asyncio.wrap_future(self._in_turn(self._fork_server.begin))
         except OSError as problem:
             said = f"no process can be had to answer with: {problem}"
             _LOG.warning("%s", said)
@@ -313,7 +314,7 @@ class Workers:
         await asyncio.wait((*self._free, *self._taken))
         while True:
             try:
-                pipelines = await asyncio.to_thread(self._fork_server.warm)
+                pipelines = await asyncio.wrap_future(self._in_turn(self._fork_server.warm))
                 self.ready = True
                 if pipelines:
                     break
@@ -333,7 +334,7 @@ class Workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # its parent has not waited for it: the number is its own
         with contextlib.suppress(RuntimeError):  # the loop ends, and the fork server with it
-            asyncio.get_running_loop().run_in_executor(None, self._fork_server.forget, pid)
+            self._in_turn(self._fork_server.forget, pid)
 
     async def _watch(self) -> None:
         """End the largest worker while all of them together have grown too much."""
