@@ -75,6 +75,13 @@ def test_bounds_are_told_in_words():
         "2 late events are counted in it.",
     ]
     assert len(sentences_of({**about, "exact": True, "late": 3, "bounds": bounds})) == 2
+    told = {"delays": {"rank_error": 0.5, "nulls": 1}, "orders": {"uncounted": {"x": 2}}}
+    trend = {"worst": told}
+    assert sentences_of({**about, "exact": True, "bounds": trend})[1:] == [
+        "worst: delays: a rank is off by at most 0.5 of all values.",
+        "worst: delays: 1 events had no value.",
+        "worst: orders: events that came before a part was declared are not in it: x lacks 2.",
+    ]
     nothing = {"source": "s", "asked": "OPEN", "covered": None}
     said = sentences_of({**about, "exact": True, "bounds": {}, "windows": [nothing]})
     assert said[1] == "Nothing was read of s (OPEN)."

@@ -253,6 +253,9 @@ def _parts(bounds: Mapping[str, Any]) -> Iterator[str]:
     confidence = bounds.get("confidence")
     sure = "" if confidence is None else f" with probability {confidence:g}"
     for name, value in bounds.items():
+        if isinstance(value, Mapping) and name != "uncounted":  # of what a trend's query reads
+            yield from (f"{name}: {part}" for part in _parts(value))
+            continue
         said = _SENTENCES.get(name, f"{name} is {{v}}.")
         if name in _IF_ANY:
             said = _IF_ANY[name] if value else ""
