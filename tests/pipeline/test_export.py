@@ -172,6 +172,49 @@ def test_a_pane_that_is_dropped_meanwhile_goes_out_whole_or_not_at_all(tmp_path,
     ingest.close()
 
 
+@pytest.mark.parametrize(
+    ("window", "dropped"), [(MINUTE, 100), (MINUTE | {"kind": "sliding", "every": "20 s"}, 140)]
+)
+def test_windows_beyond_history_that_were_not_out_are_told(tmp_path, window, dropped):
+    kept = pipeline(
+        summaries={"fares": SUMMARIES["fares"] | {"window": window}},
+        queries={},
+        retention={"history": "2 minutes"},
+    )
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+
+    def told(folder):
+        return export(ingest.ledger, "fares", "parquet", f"{tmp_path}/{folder}").dropped_before
+
+    ingest.take(0, gather([events(rows(0, 100))]))
+    assert told("behind") is None
+    for number in range(1, 5):
+        assert told("often") is None
+        ingest.take(number, gather([events(rows(50 + 50 * number, 100 + 50 * number))]))
+    assert told("often") is None
+    assert told("behind") == told("new") == START + dropped * SECOND
+    assert told("behind") is None
+    ingest.close()
+
+
+def test_panes_without_events_are_not_left_out(tmp_path):
+    """Retention has dropped what is out, and then time in which nothing came."""
+    kept = pipeline(summaries=SUMMARIES, queries={}, retention={"panes": "10 minutes"})
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    to = (ingest.ledger, "areas", "parquet", f"{tmp_path}/panes")
+    ingest.take(0, gather([events(rows(0, 95) + rows(600, 601))]))
+    assert export(*to, of="panes").dropped_before is None
+    for number in range(1, 7):
+        ingest.take(number, gather([events(rows(500 + 100 * number, 501 + 100 * number))]))
+    assert ingest.ledger.horizon("areas", kept.pane) > START + 100 * SECOND
+    assert export(*to, of="panes").dropped_before is None
+    for number in range(7, 20):
+        ingest.take(number, gather([events(rows(500 + 100 * number, 501 + 100 * number))]))
+    dropped = ingest.ledger.horizon("areas", kept.pane)
+    assert export(*to, of="panes").dropped_before == dropped
+    ingest.close()
+
+
 def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
     ledger, folder = ingest.ledger, place["parquet"]
     with pytest.raises(UnknownName, match="did you mean 'fares'"):

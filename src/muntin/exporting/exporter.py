@@ -18,7 +18,7 @@ from muntin.ledger.base import Ledger
 from muntin.reading.absences import absence
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
-from muntin.reading.snapshot import Snapshot
+from muntin.reading.snapshot import Known, Snapshot
 from muntin.segments.building import merge, relabelled
 from muntin.segments.exchange import check_exchanged
 from muntin.times import instant_text
@@ -46,19 +46,23 @@ class Exported:
     dropped: int = 0
     """Windows of which retention has dropped panes before they went out."""
     dropped_before: int | None = None
-    """Retention has dropped the panes before this time, and not all of them were out."""
+    """Retention has dropped windows or panes before this time, and not all of them were out."""
     lacking_before: int | None = None
     """What begins before this time may lack events: the summary was not there all the time."""
 
-    def left(self, out: int, horizon: int | None) -> None:
-        """All panes before `out` are in the table; those before `horizon` have been dropped."""
-        if horizon is not None and out < horizon:
-            self.dropped_before = horizon
 
-
-def windows(ledger: Ledger, layout: Layout, done: Done, said: Exported) -> Iterator[list[Unit]]:
-    """Closed windows in their newest revision, oldest first; one list is one commit."""
-    after = None
+def windows(
+    ledger: Ledger, layout: Layout, horizon: int | None, done: Done, said: Exported
+) -> Iterator[list[Unit]]:
+    """Closed windows in their newest revision, oldest first; one list is one commit. `horizon`:
+    retention does not keep those that end before this."""
+    after, window = None, layout.spec.window
+    every = window and window.every  # of windows that lie apart: their length
+    with pieces_of(ledger, SegmentCache(0)) as pieces:
+        oldest = pieces.view.windows(layout.name, limit=1)
+        before = [w.end - (every or w.end - w.start) for w in oldest]
+        if horizon is not None:
+            _left(pieces, layout, min([horizon, *before]), done, said)
     while True:
         group, size = [], 0
         with pieces_of(ledger, SegmentCache(0)) as pieces:
@@ -91,9 +95,7 @@ def panes(
 ) -> Iterator[list[Unit]]:
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
     with pieces_of(ledger, SegmentCache(0)) as pieces:
-        extent = pieces.extent(layout)
-        first = extent.bounds[0] if extent.bounds else 0  # of rollups, where panes are gone
-        said.left(max((end for end, _ in done.values()), default=first), extent.dropped)
+        _left(pieces, layout, pieces.extent(layout).dropped, done, said)
         bounds = pieces.view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
@@ -105,7 +107,9 @@ def panes(
         starts = starts[np.searchsorted(starts, end) :]
         with pieces_of(ledger, SegmentCache(0)) as pieces:
             spans = _panes(pieces, layout, start, end, done)
-            said.left(start, pieces.extent(layout).dropped)  # retention may have come before us
+            dropped = pieces.extent(layout).dropped
+            if dropped is not None and dropped > start:  # retention has come before us
+                said.dropped_before = dropped
             if len(spans):
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
                 at = np.searchsorted(whole.slices, spans.start // layout.pane)
@@ -113,6 +117,23 @@ def panes(
         if group and (not len(starts) or sum(u.segment.nbytes for u in group) > COMMIT_BYTES):
             yield group
             group = []
+
+
+def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said: Exported) -> None:
+    """Say what retention has dropped before it was out: what rollups hold since where the table
+    ends is not in it, or they do not tell."""
+    extent = pieces.extent(layout)
+    first = extent.bounds[0] if extent.bounds else 0
+    out = max((end for end, _ in done.values()), default=first)
+    if dropped is None or out >= dropped:
+        return
+    around = extent.around(out, dropped)
+    if around is not None:
+        newest = {start: events for (start, _), (_, events) in sorted(done.items())}
+        there = sum(events for start, events in newest.items() if start >= around[0])
+        if there == pieces.events(layout, *around):
+            return
+    said.dropped_before = dropped
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
@@ -199,7 +220,9 @@ def export(
     """
     if of not in ("windows", "panes"):
         raise BadArgument(f"of={of!r}: give windows or panes")
-    layout, sealed, pipeline, lacking = _of(ledger, summary)
+    layout, known = _of(ledger, summary)
+    watermark, history = known.info.watermark, known.pipeline.retention.history
+    away = absence(known.info.spec, summary)
     check_exchanged(layout.spec.algebra())
     if of == "windows" and layout.spec.window is None and not ledger.windows(summary, limit=1):
         raise BadArgument(
@@ -207,20 +230,22 @@ def export(
             "panes (--panes)"
         )
     stored = {"kind": layout.spec.kind, **layout.spec.stored_as()}
-    about = {"of": of, "summary": summary, "pipeline": pipeline, **stored}
+    about = {"of": of, "summary": summary, "pipeline": known.info.name, **stored}
     if not place:
         raise BadArgument("place='': name a folder, or a table")
     with told(place):
         target = _target(to, place, catalog)
-    said = Exported(lacking_before=lacking)
+    said = Exported(lacking_before=None if away is None else away.since(layout.pane))
     for _ in range(TRIES):
         said.waiting, said.dropped, said.dropped_before = 0, 0, None
         with told(place):
             there = done(target)
         _check_same(target, about, place, empty=not there)
         if of == "windows":
-            groups = windows(ledger, layout, there, said)
+            horizon = None if watermark is None or history is None else watermark - history
+            groups = windows(ledger, layout, horizon, there, said)
         else:
+            sealed = None if watermark is None else watermark // layout.pane * layout.pane
             groups = panes(ledger, layout, sealed, there, said)
         with suppress(Overtaken):
             _append(target, place, layout, groups, said, about)
@@ -285,9 +310,8 @@ def _united(there: pa.Schema, own: pa.Schema) -> pa.Schema:
     return pa.schema([own.field(name).with_type(there.field(name).type) for name in own.names])
 
 
-def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str, int | None]:
-    """How a summary lies in the ledger, up to where its panes are sealed, its pipeline, and from
-    where on it was there all the time."""
+def _of(ledger: Ledger, summary: str) -> tuple[Layout, Known]:
+    """How a summary lies in the ledger, and its pipeline."""
     with ledger.snapshot() as view:
         pipelines = Snapshot.read(view, None).pipelines
     names = []
@@ -296,12 +320,7 @@ def _of(ledger: Ledger, summary: str) -> tuple[Layout, int | None, str, int | No
         names += pipeline.summaries
         spec = pipeline.summaries.get(summary)
         if isinstance(spec, SegmentSpec):
-            watermark = known.info.watermark
-            sealed = None if watermark is None else watermark // pipeline.pane * pipeline.pane
-            away = absence(known.info.spec, summary)
-            since = None if away is None else away.since(pipeline.pane)
-            layout = Layout(summary, spec, pipeline.pane, pipeline.rungs)
-            return layout, sealed, pipeline.name, since
+            return Layout(summary, spec, pipeline.pane, pipeline.rungs), known
         if spec is not None:
             raise BadArgument(
                 f"{summary} is of kind {spec.kind}, which follows the whole stream: quantiles and "
