@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -16,12 +17,13 @@ from websockets.sync.client import connect
 
 from muntin.ledger.temporary import temporary
 from muntin.server.app import FOLDER
+from muntin.server.commands import Commands
 from muntin.server.http import described
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import START
 from tests.server.beating import OVERDUE, beating_pipeline
-from tests.server.conftest import fed_server, until
+from tests.server.conftest import PATIENCE_SECONDS, fed_server, until
 
 DOCS = Path(__file__).parents[2] / "docs"
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -53,6 +55,36 @@ def test_nothing_waits_for_a_receipt(fed):
         (there,) = hub.clients
         connected = there._socket.transport.get_extra_info("socket")
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_commands_that_wait_hold_up_no_page(feeder, ledger, server, monkeypatch):
+    """Where a ledger is locked, or its store slow, each takes a thread for seconds."""
+    asked, free, ask = [], threading.Event(), ledger.ask
+
+    async def obey(commands, *given, obey=Commands.obey):
+        asked.append(given)
+        return await obey(commands, *given)
+
+    def locked(*given, **named):
+        assert free.wait(PATIENCE_SECONDS)
+        return ask(*given, **named)
+
+    monkeypatch.setattr(Commands, "obey", obey)
+    monkeypatch.setattr(ledger, "ask", locked)
+
+    def command(_):
+        given = {"action": "slow_down", "summary": "orders"}
+        return httpx.post(f"{server.url}/commands", json=given, timeout=PATIENCE_SECONDS)
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = pool.map(command, range(50))
+        try:
+            until(lambda: len(asked) == 50)
+            page = httpx.get(server.url, timeout=PATIENCE_SECONDS / 4)
+        finally:
+            free.set()
+        assert {answer.status_code for answer in answers} <= {200, 503}
+    assert page.is_success
 
 
 def test_query_json(http):
