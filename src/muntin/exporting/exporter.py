@@ -107,8 +107,7 @@ def panes(
         starts = starts[np.searchsorted(starts, end) :]
         with pieces_of(ledger, SegmentCache(0)) as pieces:
             spans = _panes(pieces, layout, start, end, done)
-            dropped = pieces.extent(layout).dropped
-            if dropped is not None and dropped > start:  # retention has come before us
+            if start < (dropped := pieces.extent(layout).dropped or 0):  # it came before us
                 said.dropped_before = dropped
             if len(spans):
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
@@ -128,12 +127,10 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     if dropped is None or out >= dropped:
         return
     around = extent.around(out, dropped)
-    if around is not None:
-        newest = {start: events for (start, _), (_, events) in sorted(done.items())}
-        there = sum(events for start, events in newest.items() if start >= around[0])
-        if there == pieces.events(layout, *around):
-            return
-    said.dropped_before = dropped
+    newest = {start: events for (start, _), (_, events) in sorted(done.items())}
+    there = sum(events for start, events in newest.items() if around and start >= around[0])
+    if around is None or there != pieces.events(layout, *around):
+        said.dropped_before = dropped
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from muntin.errors import LedgerError, SelectError
-from muntin.ledger.records import ClosedWindow, Rejected
+from muntin.ledger.records import ClosedWindow
 from muntin.reading.amounts import catalogue, events_over_time
 from muntin.select.listing import asked
 from muntin.select.result import Result
@@ -73,12 +73,8 @@ class Answering:
     def sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
         result = self._reader.sql(text)
         if form == JSON and len(result) > rows_max:
-            raise RefusalError(
-                400,
-                "too_large",
-                f"{len(result):,} rows; at most {rows_max:,} come as JSON",
-                f"add LIMIT, or send Accept: {ARROW}",
-            )
+            said = f"{len(result):,} rows; at most {rows_max:,} come as JSON"
+            raise RefusalError(400, "too_large", said, f"add LIMIT, or send Accept: {ARROW}")
         return arrow_pieces(result) if form == ARROW else json_pieces(result)
 
     @cached_property  # most servers never need it
@@ -109,7 +105,10 @@ class Answering:
     def rejected(self, pipeline: str = "", **which: Any) -> Iterator[bytes]:
         self._reader.pipeline(pipeline)
         records = self._reader.ledger.rejected(pipeline, **which)
-        shown = [_rejected_json(number, record) for number, record in records]
+        shown = [
+            {"number": n, **asdict(record), "raw": record.raw.decode("utf-8", "replace")}
+            for n, record in records
+        ]
         reasons = self._reader.ledger.rejected_reasons(pipeline)
         yield encoded({"reasons": reasons, "rejected": shown})
 
@@ -174,12 +173,9 @@ def within(bytes_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         size += len(piece)
         if size > bytes_max:
-            raise RefusalError(
-                400,
-                "too_large",
-                f"the result has more than {bytes_max:,} bytes",
-                "add LIMIT or WHERE; POST /query answers more than is pushed",
-            )
+            said = f"the result has more than {bytes_max:,} bytes"
+            remedy = "add LIMIT or WHERE; POST /query answers more than is pushed"
+            raise RefusalError(400, "too_large", said, remedy)
         yield piece
 
 
@@ -227,13 +223,3 @@ def window_json(window: ClosedWindow) -> dict[str, Any]:
 def encoded(value: Any) -> bytes:
     """JSON as `Result.to_json` writes it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _rejected_json(number: int, record: Rejected) -> dict[str, Any]:
-    return {
-        "number": number,
-        "reason": record.reason,
-        "detail": record.detail,
-        "place": record.place,
-        "raw": record.raw.decode("utf-8", "replace"),
-    }

@@ -193,12 +193,8 @@ class Http:
                 raise BadArgument('send {"select": "SELECT …"}')
             unicode_text(text, "select")
         if len(text) > STATEMENT_CHARACTERS_MAX:
-            raise RefusalError(
-                413,
-                "limit",
-                f"a statement of {len(text):,} characters; at most {STATEMENT_CHARACTERS_MAX:,}",
-                "shorten it",
-            )
+            said = f"a statement of {len(text):,} characters; at most {STATEMENT_CHARACTERS_MAX:,}"
+            raise RefusalError(413, "limit", said, "shorten it")
         return text
 
     async def _json(self, request: Request) -> dict[str, Any]:

@@ -180,9 +180,8 @@ class Hub:
         """Who it is; None for a browser that will show a ticket. Raises RefusalError."""
         auth = self.auth
         if not auth.host_allowed(headers):
-            raise RefusalError(
-                403, "host", "the server is not called so", "start it with --host-name"
-            )
+            said = "the server is not called so"
+            raise RefusalError(403, "host", said, "start it with --host-name")
         if not auth.page_allowed(headers, secure=secure):
             raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
         grant = auth.grant(headers)
@@ -213,12 +212,9 @@ class Hub:
         server stops: who came in after `leave` would hold it up, and be cut."""
         if self.leaving:
             raise stops()
-        if self._places.full:
-            raise RefusalError(503, "busy", "too many clients", "come again later")
+        of_whom = "" if self._places.full else " from your address"
         if not self._places.take(who, address.host if address else ""):
-            raise RefusalError(
-                503, "busy", "too many clients from your address", "come again later"
-            )
+            raise RefusalError(503, "busy", f"too many clients{of_whom}", "come again later")
         among.add(who)
         try:
             yield

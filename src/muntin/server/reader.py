@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,26 +68,20 @@ class Reader:
     def followed(self, text: str) -> str:
         """The summary whose windows a statement follows. Raises SelectError, UnknownName: the
         statement is wrong, or reads nothing whose windows close."""
-        found = self._followed(text)
-        if found is not None:
+        for found in self._followed(text):
             return found
         raise UnknownName(
             "on: window needs a summary whose windows close, and this statement reads none; "
             "give one a window in the pipeline file, or ask on: update"
         )
 
-    def _followed(self, text: str) -> str | None:
+    def _followed(self, text: str) -> Iterator[str]:
         specs, queries = self.specs(), self.queries()
-        for bound in self._engine.check(text).items:
-            if bound is None:
-                continue
+        for bound in filter(None, self._engine.check(text).items):
             if bound.kind == "trend":
-                found = self._followed(queries[bound.source].select)
-                if found is not None:
-                    return found
+                yield from self._followed(queries[bound.source].select)
             elif specs[bound.source].window is not None:
-                return bound.source
-        return None
+                yield bound.source
 
     def check(self, text: str) -> None:
         """Raise SelectError where a statement is wrong."""

@@ -25,8 +25,6 @@ from muntin.server.postgres.settings import window_of
 from muntin.server.reader import Reader
 
 HEAD = struct.Struct(">I")
-
-
 _NOT_SELECTS = words(
     "unknown_function unknown_column unknown_name not_allowed statement syntax character"
 )
@@ -60,11 +58,8 @@ class PostgresAnswers:
         result, said = self._result(text, asked)
         schema = result.table.schema
         if len(formats) > 1 and len(formats) != len(schema) and describe is None:
-            raise SelectError(
-                f"{how_many(len(formats), 'format')} for {how_many(len(schema), 'column')}",
-                code="value",
-                remedy="give one",
-            )
+            given = f"{how_many(len(formats), 'format')} for {how_many(len(schema), 'column')}"
+            raise SelectError(given, code="value", remedy="give one")
         if said and describe is None:
             said += _cut(result.table)
         types = [type_of(kind) for kind in schema.types]
