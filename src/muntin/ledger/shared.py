@@ -296,7 +296,8 @@ class Replica(SqliteFile):
         pause = PAUSE_SECONDS
         while True:
             try:  # a connection that has gone silent leaves time for another
-                return ask(max(PAUSE_SECONDS, min(deadline - time.monotonic(), self.deadline / 2)))
+                most = max(READER_SECONDS, self.deadline / 2)
+                return ask(max(PAUSE_SECONDS, min(most, deadline - time.monotonic())))
             except StoreAway as problem:
                 if time.monotonic() + pause > deadline:
                     raise StoreError(
