@@ -719,6 +719,38 @@ def test_a_load_that_breaks_after_its_deadline_is_tried_again(server, request, m
         assert held(reader, "s", PANE, 0, 10) == {1: 1}
 
 
+def test_a_load_that_takes_longer_than_the_log_reaches_ends(server, request, monkeypatch):
+    """A server could not begin on a ledger whose batches are large, nor a new writer."""
+    monkeypatch.setattr("muntin.ledger.store.LOG_KEPT", 3)
+    monkeypatch.setattr("muntin.ledger.store.LOG_LEAST", 3)
+    if isinstance(server, PostgresServer):
+        monkeypatch.setattr("muntin.ledger.postgres.ROWS_AT_ONCE", 50)
+    with (
+        closing(open_ledger(server.url(schema=name_of(request)))) as ledger,
+        closing(open_ledger(server.url(schema=name_of(request)))) as reader,
+    ):
+        writer = ledger.open_writer("p", SPEC, query_id="A")
+        writer.commit(batch(0, *[partial("s", pane, [0]) for pane in range(0, 6_000, PANE)]))
+        load, numbers = reader._replica.store.load, iter(range(1, 10_000))
+
+        def slow(patience):
+            head, rows = load(patience)
+
+            def portions():
+                for portion in rows:
+                    some = portion[: len(portion) // 2], portion[len(portion) // 2 :]
+                    for half in some:
+                        yield half
+                        for number in (next(numbers), next(numbers)):
+                            writer.commit(batch(number, partial("s", 0, [number])))
+
+            return head, portions()
+
+        monkeypatch.setattr(reader._replica.store, "load", slow)
+        assert reader.verify() == []
+        assert len(gather(reader, "s", 0, PANE)) == next(numbers)
+
+
 def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
     server, request, monkeypatch
 ):

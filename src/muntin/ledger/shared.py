@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -203,17 +204,21 @@ class Replica(SqliteFile):
             for table in (*schema.TABLES, "sqlite_sequence"):
                 connection.execute(f"DELETE FROM {getattr(table, 'name', table)}")  # noqa: S608
             meta: dict[str, Any] = {}
-            for changes in rows:
-                self._sent = True
+            came: list[Sequence[Change]] = []
+            for changes in chain(rows, [()]):
+                self._sent |= bool(changes)
                 meta = _apply(connection, changes, self.place) or meta
-            if not meta:  # each change brings that row, and it is never removed
-                raise StoreError(f"{self.place}: {ROWS_GONE}")
-            found = self.store.since(head, left)
-            if found is None:
-                continue
-            for head, changes in found:  # noqa: B007
-                meta = _apply(connection, changes, self.place)
-            return head, meta
+                found = self.store.since(head, left)  # meanwhile: a log of large changes is short
+                if found is None:
+                    break
+                for head, more in found:  # noqa: B007
+                    came.append(more)
+            else:
+                if not meta:  # each change brings that row, and it is never removed
+                    raise StoreError(f"{self.place}: {ROWS_GONE}")
+                for changes in came:
+                    meta = _apply(connection, changes, self.place)
+                return head, meta
         raise StoreError(f"{self.place} changes faster than its rows can be read")
 
     # Changing the store
