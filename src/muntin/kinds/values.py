@@ -99,10 +99,7 @@ def beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
 def _not_utf8(column: Any) -> np.ndarray | None:
     if is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
         return None
-    column = decoded(column)
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.binary_view())
-    raw = column.cast(pa.large_binary())
+    raw = decoded(column).cast(pa.large_binary())
     texts = [value or b"" for value in raw.to_pylist()]
     bad = [text.decode(errors="ignore").encode() != text for text in texts]
     return np.array(bad, bool) if any(bad) else None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import decoded, fixed_width, is_text, pc, value_type
+from muntin.arrow import decoded, fixed_width, is_text, pc, unviewed, value_type
 from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
 from muntin.times import DAY_US, US_PER_SECOND, instant_text
@@ -62,7 +62,7 @@ def check_type(time: TimeSpec, kind: pa.DataType, guess: str = "ms") -> None:
 
 def event_times(column: pa.Array, unit: str | None) -> np.ndarray:
     """Microseconds since 1970 UTC, ABSENT where there is none: int64[n]. Naive times are UTC."""
-    column = decoded(column)
+    column = decoded(unviewed(column))
     kind = column.type
     if pa.types.is_timestamp(kind):
         per_us, divisor = _UNITS[kind.unit].as_integer_ratio()
@@ -130,8 +130,6 @@ def _from_floats(column: pa.Array, unit: str) -> np.ndarray:
 
 
 def _from_text(column: pa.Array) -> np.ndarray:
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
     kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
     if _is_zoned(column):  # a cast that fails tells of each value: 30 times the time of a good one
         kinds.reverse()
