@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from muntin.ledger.temporary import temporary
 from muntin.spark import batch, files
 from muntin.spark import stream as streams
 from muntin.spark.failures import worker_error
+from muntin.spark.file_starts import wrong_start
 from muntin.spark.files import files_at, filled_files, is_nested, local_path, partitions_of
 from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file, batch_source
@@ -257,6 +259,59 @@ def test_times_of_orc_are_utc_whatever_the_zone_of_the_machine(spark, tmp_path):
             muntin.summarize(None, spec, ledger=temporary())
     finally:
         java.util.TimeZone.setDefault(usual)
+
+
+ORC_VALUES = [
+    (pa.array([1], pa.int32()), "bigint", True),
+    (pa.array([1], pa.int64()), "double", True),
+    (pa.array([1], pa.int64()), "decimal(20,0)", True),
+    (pa.array([1.5], pa.float32()), "double", True),
+    (pa.array([Decimal("1.29")], pa.decimal128(12, 2)), "decimal(14,3)", True),
+    (pa.array([0], pa.timestamp("ns")), "timestamp", True),
+    (pa.array([1], pa.int64()), "string", True),
+    (pa.array([1], pa.int64()), "timestamp_ntz", True),  # so Spark writes it
+    (pa.array([1], pa.int64()), "int", False),
+    (pa.array([1.5]), "bigint", False),
+    (pa.array([1.5]), "float", False),
+    (pa.array([1.5]), "decimal(12,2)", False),
+    (pa.array(["1.9"]), "bigint", False),
+    (pa.array([Decimal("1.29")], pa.decimal128(12, 2)), "bigint", False),
+    (pa.array([Decimal("1.29")], pa.decimal128(12, 2)), "decimal(12,1)", False),
+    (pa.array(["x"]), "timestamp", False),
+]
+
+
+@pytest.mark.parametrize(("values", "kind", "is_held"), ORC_VALUES)
+def test_types_of_orc_that_hold_the_values_of_a_file(tmp_path, values, kind, is_held):
+    orc.write_table(pa.table({"v": values}), tmp_path / "a.orc")
+    wrong = wrong_start(str(tmp_path / "a.orc"), {"orc": {"v": kind, "other": "int"}})
+    said = f"column 'v' is {values.type} in this file and {kind} to Spark"
+    assert not wrong if is_held else wrong.startswith(said)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["batch", "stream"])
+def test_values_of_orc_are_never_cut_to_the_type_of_another_file(spark, tmp_path, way):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, unit in (("a", 1), ("b", 1.75)):
+        table = pa.table({"at": [START] * 3, "k": ["x"] * 3, "v": [unit] * 3})
+        orc.write_table(table, folder / f"{name}.orc")
+    schema = "at timestamp, k string, v bigint"
+    spec = SPEC | {"source": {"format": "orc", "path": str(folder), "schema": schema}}
+    ledger = temporary()
+    if way == "batch":
+        muntin.summarize(None, spec, ledger=ledger)
+    else:
+        place = str(tmp_path / "checkpoint")
+        stream = muntin.stream(None, spec, ledger=ledger, checkpoint=place, once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+    assert muntin.open(ledger).sql("SELECT count, v FROM events FOR ALL").rows == [[3, 3]]
+    why = "column 'v' is double in this file and bigint to Spark, which does not hold its values"
+    told = [
+        (record.reason, record.detail.startswith(why)) for _, record in ledger.rejected("events")
+    ]
+    assert told == [("malformed", True)] * 3
 
 
 @pytest.mark.spark

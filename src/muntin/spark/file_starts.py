@@ -14,7 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from pyarrow import types
+
 from muntin.errors import SourceError
+from muntin.spark.ddl import UNKNOWN, declared
 from muntin.spark.files import filled_files, unpacked
 from muntin.spec import SourceSpec
 
@@ -27,6 +30,8 @@ _UNREAD = {
     ),
     b"\xfd7zX": "packed by xz, which Spark does not read: pack it by gzip or zstd",
 }
+_OF_ONE_TYPE = re.compile(r"\w*int|float|double|boolean|date|timestamp|decimal\(.*\)")
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers, by their bits
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
 ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\"}
@@ -137,6 +142,8 @@ def is_replaced(path: str, form: Mapping[str, Any]) -> bool:
 
 def wrong_start(path: str, form: Mapping[str, Any]) -> str:
     """Why a file's rows cannot be read as those of its source; "" where they can."""
+    if "orc" in form:
+        return _wrong_type(path, form["orc"])
     if wrong := wrong_encoding(path, form):
         return wrong
     return _wrong_header(path, form) if "names" in form else ""
@@ -159,6 +166,41 @@ def _wrong_header(path: str, form: Mapping[str, Any]) -> str:
     if any(map(_NUMBER.match, header)) and not any(map(_NUMBER.match, first)):
         return f"the file has no header: it begins with {shown!r}"
     return ""
+
+
+def _wrong_type(path: str, kinds: Mapping[str, str]) -> str:
+    """Of a file of ORC: Spark would read it, cut values to its own type, or make nulls of them."""
+    from pyarrow import ArrowInvalid, orc
+
+    try:
+        schema = orc.ORCFile(path).schema
+    except (OSError, ArrowInvalid):
+        return ""  # it is Spark that reads the file, and says what is wrong with it
+    for name, there in zip(schema.names, schema.types, strict=True):
+        kind = kinds.get(name, "")
+        if _OF_ONE_TYPE.fullmatch(kind) and not _holds(declared(f"c {kind}")["c"], there):
+            return (
+                f"column '{name}' is {there} in this file and {kind} to Spark, which does not hold "
+                "its values: write the files alike, or name the wider type as schema: under source"
+            )
+    return ""
+
+
+def _holds(wanted: Any, there: Any) -> bool:
+    """Has one type of Arrow, or one that is Spark's to know, all values of another?"""
+    digits = _DIGITS.get(there.bit_width, 0) if types.is_integer(there) else 99
+    if types.is_decimal(there):
+        digits = there.precision - there.scale
+    if types.is_decimal(wanted):
+        scale = there.scale if types.is_decimal(there) else 0
+        return scale <= wanted.scale and digits <= wanted.precision - wanted.scale
+    if types.is_floating(wanted) and types.is_integer(there):
+        return True
+    if types.is_floating(wanted) or types.is_integer(wanted):
+        alike = types.is_floating if types.is_floating(wanted) else types.is_integer
+        return alike(there) and there.bit_width <= wanted.bit_width
+    is_time = types.is_timestamp(wanted) and types.is_temporal(there)
+    return bool(there == wanted or is_time or wanted == UNKNOWN)
 
 
 def check_content(source: SourceSpec, file: Path) -> None:

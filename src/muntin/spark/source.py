@@ -98,6 +98,8 @@ def read_of(df: DataFrame, source: SourceSpec) -> DataFrame:
             "it another, or name those that are wanted as schema: under source"
         )
     start = form_of(source, names)
+    if source.format == "orc":
+        start = {"orc": dict(df.dtypes), "encoding": ""}
     return with_files(_with_timestamps(df, source), source.format, start)
 
 
