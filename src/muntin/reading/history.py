@@ -42,7 +42,7 @@ def trend(
         cache.put(name[:2], results, results.nbytes)
     if not found:  # the newest there is says what types the columns have
         marks = np.array(view.trend_marks(query, limit=1), np.int64).reshape(-1, 4)
-        shown = replace(read_results(view, query, marks, None), origins=())
+        shown = replace(read_results(view, query, marks, None), lineages=())
     bounds, more = overtaken(shown, (start, end))
     known = results.known
     return LoadedTable(

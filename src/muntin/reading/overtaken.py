@@ -17,7 +17,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.reading.results import Results
 from muntin.reading.snapshot import Known
-from muntin.reading.stored_results import Origin, digest
+from muntin.reading.stored_results import Lineage, digest
 from muntin.select.catalog import LoadedTable, Note
 from muntin.select.result import Result
 
@@ -35,7 +35,7 @@ def overtaken(
     bounds: dict[str, Any] = {}
     notes: list[Note] = []
     mine = digest(known.pipeline.queries[query].select)
-    other = sum(of.statement not in (None, mine) for of in results.origins)
+    other = sum(of.statement not in (None, mine) for of in results.lineages)
     if other:
         said = f"{other:,} of {len(results.said):,} are of an earlier statement"
         notes.append(_note(query, said))
@@ -48,7 +48,7 @@ def overtaken(
             notes.append(_note(query, f"{old:,} lack late events, which came while it was away"))
         if none:
             notes.append(_note(query, f"{none:,} are missing: windows that closed without it"))
-    if behind := _behind(pieces, known, results.origins, mine):
+    if behind := _behind(pieces, known, results.lineages, mine):
         lack = "lack late events in panes that they read, of which no revision tells"
         notes.append(_note(query, f"{behind:,} {lack}"))
     for name in dict.fromkeys(sources):
@@ -78,14 +78,14 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
     return (Note("outdated", layout.name, f"{layout.name}: {said}"),)
 
 
-def _behind(pieces: Pieces, known: Known, origins: Sequence[Origin], mine: bytes) -> int:
+def _behind(pieces: Pieces, known: Known, lineages: Sequence[Lineage], mine: bytes) -> int:
     """Results of a statement that read panes which hold more events now.
 
     Where retention has dropped some of these panes, nobody can tell.
     """
     read: dict[str, list[tuple[int, int, int, int]]] = {}
-    for number, origin in enumerate(origins):
-        for source, start, end, events in origin.counted if origin.statement == mine else ():
+    for number, lineage in enumerate(lineages):
+        for source, start, end, events in lineage.counted if lineage.statement == mine else ():
             read.setdefault(source, []).append((number, start, end, events))
     behind: set[int] = set()
     for source, counted in read.items():

@@ -10,7 +10,7 @@ from muntin.arrow import is_number
 from muntin.errors import SelectError
 from muntin.ledger.base import View
 from muntin.ledger.records import TrendPoint
-from muntin.reading.stored_results import Origin, origin_of, read_result
+from muntin.reading.stored_results import Lineage, lineage_of, read_result
 from muntin.select.catalog import TREND_ERROR, TREND_OWN
 from muntin.select.result import Result
 from muntin.times import DAY_US, instant_text
@@ -29,7 +29,7 @@ class Results:
     """Start, end, revision and checksum of each: where these are the same, all of it is."""
     said: Sequence[Result | None]
     """What is true of each, without its rows; None where the statement failed."""
-    origins: Sequence[Origin]
+    lineages: Sequence[Lineage]
     """What each was made of."""
     starts: np.ndarray
     """Where the rows of each begin; the last is the number of rows."""
@@ -70,7 +70,7 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
     tables = [_rows(each) for each in read]
     table = _joined(query, points, tables)
     said = [replace(each, table=_NO_ROWS) if isinstance(each, Result) else None for each in read]
-    origins = [origin_of(point.result) for point in points]
+    lineages = [lineage_of(point.result) for point in points]
     sizes = np.array([len(rows) for rows in tables], np.int64)
     schemas = {rows.schema for rows, each in zip(tables, said, strict=True) if each is not None}
     if before is not None and kept.stop > kept.start:
@@ -80,12 +80,12 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
         except pa.ArrowTypeError:
             return read_results(view, query, marks, None)  # which says where they differ
         said = [*before.said[kept], *said]
-        origins = [*before.origins[kept], *origins]
+        lineages = [*before.lineages[kept], *lineages]
         sizes = np.concatenate([np.diff(before.starts)[kept], sizes])
         schemas.add(before.schema)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     schema = schemas.pop() if len(schemas) == 1 else None
-    return Results(marks, said, origins, starts, table, schema)
+    return Results(marks, said, lineages, starts, table, schema)
 
 
 def _shared(before: Results, marks: np.ndarray) -> slice:

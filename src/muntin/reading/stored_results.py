@@ -34,7 +34,7 @@ Counted = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Lineage:
     """What a stored result was made of."""
 
     statement: bytes | None
@@ -53,11 +53,11 @@ def stored_result(result: Result, statement: str, counted: Iterable[Counted]) ->
     return _stream(result.table.replace_schema_metadata(metadata))
 
 
-def origin_of(result: bytes) -> Origin:
+def lineage_of(result: bytes) -> Lineage:
     """What a stored result was made of, as far as it says so."""
     metadata = pa.ipc.read_schema(pa.py_buffer(result)).metadata or {}
     counted = json.loads(metadata.get(_COUNTED, b"[]"))
-    return Origin(metadata.get(_OF), tuple(tuple(each) for each in counted))
+    return Lineage(metadata.get(_OF), tuple(tuple(each) for each in counted))
 
 
 def digest(statement: str) -> bytes:
