@@ -74,9 +74,11 @@ def test_a_kernel_that_allocates_nothing_calls_none_that_does():
 
 COMPILES = """
 import sys, numpy as np
+from muntin.summaries.kernels import turns
 from muntin.summaries.kernels.hashing import hash_strings as kernel
 from muntin.summaries.items import hash_items
 import pyarrow as pa
+turns.WAIT_SECONDS_MAX = 300.0  # on a busy machine it takes longer than anybody waits
 print("ready", flush=True)
 sys.stdin.readline()
 hash_items(pa.array(["a", "b"]))
@@ -93,7 +95,7 @@ def test_what_processes_need_at_the_same_time_one_of_them_compiles(tmp_path, mon
     for process in started:
         process.stdin.write("\n")
         process.stdin.flush()
-    said = sorted(process.communicate(timeout=120)[0] for process in started)
+    said = sorted(process.communicate(timeout=300)[0] for process in started)
     assert said == ["0 1\n", "1 0\n"]
 
 
