@@ -27,7 +27,7 @@ from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
 from muntin.spark import ingest, kafka
 from muntin.spark.connector import pinned_jars, with_connector
-from muntin.spark.kafka import columns_of, lag_of, parsed
+from muntin.spark.kafka import columns_of, parsed
 from muntin.spark.session import session
 from muntin.spark.source import stream_source
 from muntin.spark.values import value_schema
@@ -150,7 +150,8 @@ def test_malformed_records_a_restart_and_exact_counts(broker, tmp_path):
     stream = run(plain)
     assert counted(stream) == oracle(range(400))
     assert (stream.progress.read, stream.progress.rejected) == (400 + len(WRONG), len(WRONG))
-    assert lag_of(stream.query.lastProgress) == {"orders": {"0": 0, "1": 0}}
+    assert stream.lag() == {"orders": {"0": 0, "1": 0}}  # also after its end
+    assert stream.ledger.status("plain")["lag"] == stream.lag()
     kept = {bytes(r.raw): r for _, r in stream.ledger.rejected("plain")}
     assert {r.reason for r in kept.values()} == {"malformed"}
     assert kept[WRONG[0]].detail == "column 'area': \"x\" is not int"

@@ -427,6 +427,24 @@ def test_results_that_late_events_beside_their_windows_did_not_reach_say_so(clau
     assert note == "by_m: of its results, 6 of 6 are of an earlier statement"
 
 
+def test_results_say_so_too_where_rollups_hold_what_they_read():
+    """Of those that end where panes are left; of older ones nobody can tell."""
+    ledger = temporary()
+    m = {"m": MATRIX | {"window": WINDOW}}
+    asked = {"by_m": "SELECT count FROM m FOR ALL"}
+    kept = {"retention": {"panes": "100 s"}, "rollups": ["1 minute"]}
+    batches = [[0], [30], [50], [70], [90], [400], [430], [450], [470], [500]]
+    fed(ledger, m, batches, 0, queries=asked, **kept)
+    assert trend_of(ledger) == ([*range(1, 10)], True, [])
+    fed(ledger, m, [[5]], 10, **kept)
+    fed(ledger, m, [[530]], 11, queries=asked, **kept)
+    away = "1 lack late events, which came while it was away"
+    told = "4 lack late events in panes that they read, of which no revision tells"
+    notes = [f"by_m: of its results, {said}" for said in (away, told)]
+    assert trend_of(ledger) == ([*range(1, 10), 11], False, notes)
+    assert trend_of(ledger, "FOR '2023-11-14 22:21:40' TO '2023-11-14 22:22'") == ([11], True, [])
+
+
 def test_windows_that_nothing_revises_any_more_say_so():
     ledger = temporary()
     fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[0, 1], [25], [45]], 0)

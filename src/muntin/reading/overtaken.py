@@ -81,7 +81,7 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
 def _behind(pieces: Pieces, known: Known, lineages: Sequence[Lineage], mine: bytes) -> int:
     """Results of a statement that read panes which hold more events now.
 
-    Where retention has dropped some of these panes, nobody can tell.
+    Where retention has dropped some of these panes, and rollups do not hold them, nobody can tell.
     """
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     for number, lineage in enumerate(lineages):
@@ -91,12 +91,16 @@ def _behind(pieces: Pieces, known: Known, lineages: Sequence[Lineage], mine: byt
     for source, counted in read.items():
         spec: Any = known.pipeline.summaries[source]
         layout = Layout(source, spec, known.pipeline.pane, known.pipeline.rungs)
+        extent = pieces.extent(layout)
         numbers, starts, ends, events = np.array(counted, np.int64).T
-        now = pieces.slices(layout, layout.pane, int(starts.min()), int(ends.max()))
-        more = now.counts(starts, ends) > events
-        if (dropped := pieces.extent(layout).dropped) is not None:
-            more &= starts >= dropped
-        behind.update(numbers[more].tolist())
+        dropped = extent.dropped or 0
+        panes = pieces.slices(layout, layout.pane, max(int(starts.min()), dropped), int(ends.max()))
+        now = panes.counts(np.maximum(starts, dropped), ends)
+        across = (starts < dropped) & (dropped <= ends)
+        for start in np.unique(starts[across]).tolist():
+            if extent.reach(start, dropped).whole:
+                now[across & (starts == start)] += pieces.events(layout, start, dropped)
+        behind.update(numbers[now > events].tolist())
     return len(behind)
 
 

@@ -282,7 +282,7 @@ class Stream(Running):
         """Kafka's records that were not taken yet, by topic and partition; {} of another source."""
         source = self._pipeline.source
         with unless_java_is_gone():
-            if source is not None and source.format == "kafka" and self.query.isActive:
+            if source is not None and source.format == "kafka":
                 return lag_of(self.query.lastProgress)  # pyright: ignore[reportArgumentType]
         return {}
 
