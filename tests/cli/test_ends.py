@@ -261,7 +261,7 @@ def test_nothing_waits_in_kafka_where_java_is_gone():
 
     class Gone:
         @property
-        def isActive(self):
+        def lastProgress(self):
             raise ConnectionRefusedError
 
     stream: Any = object.__new__(Stream)
