@@ -52,11 +52,11 @@ def allow(folder: Path, who: str) -> None:
 
 
 @pytest.fixture
-def folder(store: FaultyStore) -> PayloadFolder:
+def folder(store: FaultyStore, tmp_path: Path) -> PayloadFolder:
     from s3fs import S3FileSystem
 
-    S3FileSystem.clear_instance_cache()  # each test has a proxy of its own
-    return payload_folder("", "s3://bucket/faulty", "p", store.faults)
+    S3FileSystem.clear_instance_cache()  # each test has a proxy of its own, and a folder
+    return payload_folder("", f"s3://bucket/{tmp_path.name}", "p", 0)
 
 
 @pytest.mark.parametrize("fault", [each for each in FAULTS if each != "expired"])
