@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from muntin.errors import SpecError
+from muntin.errors import SpecError, SummaryOverflow
 from muntin.ledger.temporary import temporary
 from muntin.reading import pieces
 from muntin.sites import CoordinatorServer, Site
@@ -90,6 +90,26 @@ def test_what_one_site_has_read_is_there_for_all(monkeypatch):
     assert 0 < len(decoded) <= 4  # by the first
     assert [unit["here"] for unit in read[0]] == [1] * 4
     assert read[0] != read[1]
+    ingest.close()
+
+
+def test_a_sum_beyond_its_type_keeps_out_the_site_that_has_it():
+    """It kept out all sites of that ledger."""
+    summaries = {"flights": {"keys": [["region", "origin"]], "indicators": {"paid": "int64"}}}
+    pipeline, ledger = spec(more={"summaries": summaries}, value="paid"), temporary()
+    ingest = Ingest(pipeline, ledger, query_id="q")
+    rows = [("N", "a", 1 << 62), ("N", "a", 1 << 62), ("S", "a", 7), (None, "a", 1 << 62)] * 2
+    regions, origins, paid = zip(*rows, strict=True)
+    for batch in range(2):
+        times = pa.array([(START + batch) * PANE_US] * len(rows), pa.timestamp("us", "UTC"))
+        columns = {"time": times, "region": regions, "origin": origins, "paid": paid}
+        ingest.take(batch, gather([pa.table(columns)]))
+    north, south = (
+        PaneReader(ledger, pipeline, pipeline.sites.of_site(name), float) for name in VALUES
+    )
+    assert south.look().units == {START: (["a"], [14])}
+    with pytest.raises(SummaryOverflow, match=r"'paid': a sum is beyond int64 \(.*region 'N'"):
+        north.look()
     ingest.close()
 
 

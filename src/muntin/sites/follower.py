@@ -134,12 +134,11 @@ class PaneReader:
             raise _lacks(", ".join(self._key), start + spec.unit)
         if spec.value in lacking:
             raise _lacks(spec.value, start + spec.unit)
+        if spec.site_column:  # before its sums: another site's may be beyond their type
+            column = found.key_arrays()[found.by.index(spec.site_column)].cast(pa.string())
+            belongs = pc.equal(column, spec.site_values[spec.site]).fill_null(False)
+            found = found.rows_at(np.flatnonzero(belongs))
         table = key_rows(segment.algebra, found, (spec.value,))
-        if spec.site_column:
-            belongs = pc.equal(
-                table[spec.site_column].cast(pa.string()), spec.site_values[spec.site]
-            )
-            table = table.filter(belongs)
         return ranked(table, spec.key, spec.value, spec.scale)
 
     def _with_the_clock(self, info: PipelineInfo, sealed: int) -> tuple[int, bool]:
