@@ -149,19 +149,20 @@ def test_sites_whose_items_are_of_two_types_have_no_valid_answer(tmp_path):
         assert bounds["global"]["problem"] == found["problem"]
 
 
-def test_late_events_correct_the_answer(fed):
+def test_late_events_correct_the_answer(tmp_path):
     """A sealed pane grows: its unit does, and T with it."""
-    site = fed.fed[0]
-    table = events("north", START + site.panes - 3)
-    late = table.set_column(1, "origin", [["late"] * len(table)])
-    many = -(-5000 // len(table))
-    site.ingest.take(site.panes + site.more_batches, gather([late] * many))
-    site.more_batches += 1
+    with coordinated(coordinator(tmp_path, missing_after=4000)) as server:
+        site = server.fed[0]
+        table = events("north", START + site.panes - 3)
+        late = table.set_column(1, "origin", [["late"] * len(table)])
+        many = -(-5000 // len(table))
+        site.ingest.take(site.panes + site.more_batches, gather([late] * many))
+        site.more_batches += 1
 
-    for each in fed.fed:
-        each.feed(2)
-    found = until(lambda: next((i for i in top(fed)["items"] if i["item"] == "late"), None))
-    assert found["value"] == many * len(table)
+        for each in server.fed:
+            each.feed(2)
+        found = until(lambda: next((i for i in top(server)["items"] if i["item"] == "late"), None))
+        assert found["value"] == many * len(table)
 
 
 def test_the_state_of_the_sites(fed):
@@ -282,6 +283,17 @@ def test_sites_that_come_at_once_are_shown_at_once(tmp_path):
     assert service.status.state is before
     service._publish()
     assert all(site["connected"] for site in service.status.state["sites"])
+    service.close()
+
+
+def test_no_more_items_are_shown_than_are_kept(tmp_path):
+    """Where k became smaller, all of before were, until a survey: which waits for the sites."""
+    service = CoordinatorService(coordinator(tmp_path), TemporaryLedger())
+    service.coordinator.membership.top = ("a", "b", "c", "d")
+    service.coordinator.set_k(2)
+    service._publish()
+    shown = service.status.state["answer"]
+    assert (shown["k"], [item["item"] for item in shown["items"]]) == (2, ["a", "b"])
     service.close()
 
 

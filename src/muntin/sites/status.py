@@ -58,8 +58,9 @@ class TopKSnapshot:
 
     @property
     def items(self) -> tuple[tuple[Object, Unscaled], ...]:
-        """With the values that their sites reported last."""
-        return tuple((item.object, self._unscaled(item.value)) for item in self.answer.items)
+        """With the values that their sites reported last; at most k, also where T is of before."""
+        items = self.answer.items[: self.k]
+        return tuple((item.object, self._unscaled(item.value)) for item in items)
 
     @property
     def covered(self) -> tuple[int, int] | None:
