@@ -861,6 +861,30 @@ def test_closings_are_numbered_as_they_come_whatever_clocks_do(ledger, monkeypat
     assert (ledger.closings(0), ledger.closings_dropped()) == ([], 91)
 
 
+def test_which_closings_were_dropped_is_known_of_each_summary(ledger, monkeypatch):
+    """Who followed one summary was told of a gap where windows of another were dropped."""
+    monkeypatch.setattr("muntin.ledger.tables.now_us", lambda: 1)
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    closed = [window(0, summary="t", end=1000), window(500), window(0)]
+    for each in closed:
+        writer.close_windows([each], [], {})
+
+    def dropped():
+        return [ledger.closings_dropped(name) for name in ("s", "t", None)]
+
+    assert dropped() == [0, 0, 0]
+    writer.drop_history_before(100)
+    assert dropped() == [3, 0, 3]
+    writer.drop_history_before(600)
+    assert dropped() == [3, 0, 3]  # its number is lower than that of the one that went before
+    assert [number for number, _ in ledger.closings(0)] == [1]
+    assert ledger.coverage("s") == []
+    assert ledger.verify() == []
+    again = ledger.open_writer("p", SPEC, query_id="B", mode="overwrite")
+    assert dropped() == [3, 3, 3]
+    again.close()
+
+
 @pytest.mark.parametrize("error", [OverflowError("date value out of range"), ValueError("bad")])
 def test_what_a_reader_does_with_a_state_is_no_error_of_the_ledger(ledger, error):
     with pytest.raises(type(error)) as caught, ledger.snapshot():

@@ -215,6 +215,28 @@ def test_who_comes_back_to_another_server_too(server, feeder, ledger):
         again.socket.close()
 
 
+def test_dropped_windows_are_a_gap_to_those_who_follow_their_summary(ledger):
+    """They were one to the followers of all other summaries."""
+    hours = {"window": {"kind": "tumbling", "length": "10 minutes"}, "keys": ["driver"]}
+    summaries = {**pipeline().summaries, "hours": {"kind": "vector_matrix", **hours}}
+    feeder = Feeder(ledger, pipeline(summaries=summaries, retention={"history": "8 minutes"}))
+    feeder.minute()
+    with Server(ledger, port=0) as server:
+        first = Live(server)
+        seen = first.subscribe(windows=True)["after"]
+        first.socket.close()
+        for _ in range(12):
+            feeder.minute()
+        heard = []
+        for summary in ("hours", "orders"):
+            back = Live(server)
+            back.subscribe(windows=summary, after=seen)
+            heard.append(back.hear("gap", "window")["type"])
+            back.socket.close()
+    feeder.close()
+    assert heard == ["window", "gap"]
+
+
 def test_an_older_ledger_in_the_place_of_this_one_is_a_gap_and_all_that_it_has(tmp_path):
     def made(name, minutes):
         with contextlib.closing(open_ledger(f"sqlite:///{tmp_path / name}")) as ledger:

@@ -190,6 +190,8 @@ GIVEN_UP = _table("given_up", "pipeline, path text, at", keys=2)
 STATES = _table("states", "summary, shard", payload=True, keys=2)
 COVERAGE = _table("coverage", "summary, length, start, until", keys=2)
 DROPPED = _table("dropped", "summary, length, before", keys=2)
+CLOSED = 0
+"""The length in `dropped` of closings: `before` is the number of the last one that has gone."""
 WINDOWS = _table(
     "windows",
     "summary, start, revision, until, reason text, overflowed, events, late, fill text, closed_at",

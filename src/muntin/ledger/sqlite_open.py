@@ -136,7 +136,8 @@ def _register(
 
 def _delete_data(connection: Tables, pipeline: int) -> None:
     of_names = "(SELECT id FROM names WHERE pipeline = ?)"
-    note_dropped(connection, f"WHERE summary IN {of_names}", (pipeline,))
+    last = connection.next_id(schema.CLOSINGS) - 1
+    connection.execute("UPDATE meta SET closings_dropped = ?", (last,))
     mine = (pipeline,)
     of_pieces = f"piece IN (SELECT id FROM pieces WHERE summary IN {of_names})"
     connection.give_up_files(of_pieces, mine)
@@ -152,12 +153,3 @@ def _delete_data(connection: Tables, pipeline: int) -> None:
             marked = json.dumps({**json.loads(body), "reset": True})
             connection.put_row(schema.DOCUMENTS, pipeline, name, marked)
     connection.remove(schema.DOCUMENTS, "WHERE pipeline = ? AND name <> ?", (pipeline, ALERTS))
-
-
-def note_dropped(connection: Tables, where: str, values: tuple[Any, ...]) -> None:
-    """Remember up to which number closings are about to go."""
-    connection.execute(
-        "UPDATE meta SET closings_dropped = max(closings_dropped, "
-        f"coalesce((SELECT max(number) FROM closings {where}), 0))",
-        values,
-    )

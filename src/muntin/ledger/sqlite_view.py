@@ -255,9 +255,14 @@ class View:
         found = self._plain("SELECT seq FROM sqlite_sequence WHERE name = 'closings'")
         return found[0][0] if found else 0
 
-    def closings_dropped(self) -> int:
-        """Closings up to this number are not all there: retention, or a reset, took some."""
-        return self._plain("SELECT closings_dropped FROM meta")[0][0]
+    def closings_dropped(self, summary: str | None = None) -> int:
+        """Closings, of one summary or of all, up to this number are not all there: retention, or
+        a reset of any pipeline, took some."""
+        which = "" if summary is None else f" AND summary = {_NAME}"
+        newest = f"SELECT max(before) FROM dropped WHERE length = {schema.CLOSED}{which}"
+        values = () if summary is None else (ROLE_SUMMARY, summary)
+        statement = f"SELECT max(closings_dropped, coalesce(({newest}), 0)) FROM meta"
+        return self._plain(statement, values)[0][0]
 
     def closings(
         self, after: int, *, until: int | None = None, summary: str | None = None, limit: int = 1000
@@ -451,7 +456,7 @@ def load_rollups(connection: Tables, summary: int | None, pane_us: int) -> Rollu
     clause, values = "WHERE summary = ?", (summary,)
     for _, length, start, until in connection.rows(schema.COVERAGE, clause, values):
         rollups.covered[length] = (start, until)
-    for _, length, before in connection.rows(schema.DROPPED, clause, values):
+    for _, length, before in connection.rows(schema.DROPPED, f"{clause} AND length > 0", values):
         rollups.dropped[length] = before
     return rollups
 

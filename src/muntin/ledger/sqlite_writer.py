@@ -34,7 +34,7 @@ from muntin.ledger.rules import (
 from muntin.ledger.schema import IN_FILE, pack
 from muntin.ledger.sqlite_commit import Record
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
-from muntin.ledger.sqlite_open import Opened, note_dropped, store_spec
+from muntin.ledger.sqlite_open import Opened, store_spec
 from muntin.ledger.tables import Tables
 from muntin.times import instant_text, now_us
 
@@ -411,7 +411,12 @@ class Writer:
         )
 
         def act(connection: Tables, _: Record) -> int:
-            note_dropped(connection, ended, (mine, before))
+            rows = connection.rows(schema.DROPPED, "WHERE length = ?", (schema.CLOSED,))
+            known = {summary: number for summary, _, number in rows}
+            newest = f"SELECT summary, max(number) FROM closings {ended} GROUP BY summary"
+            for summary, number in connection.execute(newest, (mine, before)).fetchall():
+                last = max(number, known.get(summary, 0))  # one may go that was stored earlier
+                connection.put_row(schema.DROPPED, summary, schema.CLOSED, last)
             connection.remove(schema.CLOSINGS, ended, (mine, before))
             dropped = sum(
                 connection.remove(table, where, (mine, before))

@@ -137,9 +137,10 @@ class PushMaker:
     def _missed(self, feed: Feed, after: Place, until: Place) -> tuple[list[Closing], Frame | None]:
         limits = self._limits
         with self._reader.ledger.snapshot() as view:
-            generation, dropped = view.generation(), view.closings_dropped()
+            generation = view.generation()
             if until.generation != generation:
                 return [], None  # all of what stands there now will be asked for
+            dropped = view.closings_dropped(feed.followed or None)
             same = after.generation == generation
             begin = after.number if same else 0
             which: Any = {"until": until.number, "summary": feed.followed or None}
