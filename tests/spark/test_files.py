@@ -315,6 +315,17 @@ def test_values_of_orc_are_never_cut_to_the_type_of_another_file(spark, tmp_path
 
 
 @pytest.mark.spark
+def test_a_damaged_file_of_orc_that_should_tell_the_schema_is_named(spark, tmp_path):
+    whole = tmp_path / "a.orc"
+    orc.write_table(pa.table({"at": [START] * 20, "k": ["x"] * 20}), whole)
+    packed = whole.read_bytes()
+    whole.write_bytes(packed[: len(packed) // 2])
+    source = SourceSpec(format="orc", path=str(tmp_path))
+    with pytest.raises(SourceError, match=r"a\.orc: .*type id .*Where it is damaged"):
+        batch_source(spark, source)
+
+
+@pytest.mark.spark
 def test_nanoseconds_beside_other_units_never_move_a_time(spark, tmp_path):
     """Where Spark reads them, both are numbers: microseconds landed in January 1970."""
     folder = written(tmp_path / "data", {"a.parquet": rows(unit="ns"), "b.parquet": rows(5)})

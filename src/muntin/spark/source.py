@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import BadArgument, SourceError, SpecError, did_you_mean
 from muntin.spark.ddl import declared, in_arrow, in_backticks, in_ddl
 from muntin.spark.event_time import check_type
-from muntin.spark.failures import AS_IT_IS, reason
+from muntin.spark.failures import AS_IT_IS, DAMAGED, reason
 from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
@@ -451,12 +451,26 @@ def _loaded(
                 "source.format: kafka: the session that runs has no connector: let muntin start "
                 "Spark, or start it with the jars of muntin.spark.connector.PINNED as spark.jars"
             )
+        elif DAMAGED not in text and (damaged := _damaged_orc(source)):
+            text = f"source.path: {damaged}: {text}{DAMAGED}"
         else:
             text = f"source: {text}"
         raise SourceError(hide_secrets(text, source.options)) from None
     if source.format == "orc" and any("timestamp" in kind for _, kind in found.dtypes):
         _check_zone(found.sparkSession)
     return found
+
+
+def _damaged_orc(source: SourceSpec) -> str:
+    """The first local file that cannot be opened, which Spark does not name; "" for none."""
+    from pyarrow import ArrowInvalid, orc
+
+    for file in filled_files(source.path or "") if source.format == "orc" else ():
+        try:
+            orc.ORCFile(file)
+        except (OSError, ArrowInvalid):
+            return file
+    return ""
 
 
 def _check_zone(spark: SparkSession) -> None:
