@@ -772,3 +772,14 @@ def test_history_begins_with_summaries_that_were_replaced():
     fed(ledger, {"n": MATRIX}, [[3], [25]], 2)
     spec = pipeline(summaries={"n": MATRIX}, queries={})
     assert [n for _, n in events_over_time(ledger, spec, None, None)["points"]] == [3, 1, 1]
+
+
+def test_with_a_shorter_lateness_any_batch_seals_what_it_lets_wait_no_longer():
+    """Not only one with events that are newer than what the longer one had sealed."""
+    ledger, summaries = temporary(), {"m": MATRIX | {"window": WINDOW}}
+    fed(ledger, summaries, [[0, 100]], 0, lateness="1 hour")
+    fed(ledger, summaries, [[50]], 1, lateness="10 s")
+    (info,) = ledger.pipelines()
+    assert (info.watermark, info.late) == (START + 90 * SECOND, 0)
+    closed = [(w.start - START) // SECOND for w in ledger.windows()]
+    assert closed == [0, 40]

@@ -34,7 +34,7 @@ from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
 from muntin.spark.kafka import prepared
-from muntin.spark.partials import Plan, Tally, fold_placed, gathered
+from muntin.spark.partials import Plan, fold_placed, gathered
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.sequences import PipelineShards
@@ -287,8 +287,9 @@ class Ingest:
         """Commit what workers sent; summary -> the panes that events reached."""
         found = gathered(rows)
         rejected, tally = found.rejected, found.tally
-        before = self._watermark
-        watermark = self._advanced(tally)
+        times = [time for time in (self._newest, tally.newest) if time is not None]
+        before, newest = self._watermark, max(times, default=None)
+        watermark = self._advanced(newest)
         sequenced = self._sequences.advanced(rows, self._sealed(before), self._sealed(watermark))
         layouts = self._assembler.layouts
         with pieces_of(self.ledger, self._cache) as now:
@@ -325,9 +326,7 @@ class Ingest:
             return {}
         self._sequences.accept(sequenced)
         self._watermark = watermark
-        if tally.newest is not None:
-            self._newest = max(tally.newest, self._newest or tally.newest)
-            self.progress.newest = self._newest
+        self._newest = self.progress.newest = newest
         self.progress.batches += 1
         self.progress.read += tally.read
         self.progress.counted += tally.counted
@@ -338,10 +337,10 @@ class Ingest:
         self.progress.late += max(sequenced.late, *(each.late_count for each in late.values()), 0)
         return late
 
-    def _advanced(self, tally: Tally) -> int | None:
-        if tally.newest is None:
-            return self._watermark
-        reached = tally.newest - self.pipeline.lateness
+    def _advanced(self, newest: int | None) -> int | None:
+        if newest is None:
+            return None
+        reached = newest - self.pipeline.lateness  # which may be shorter than it was
         return reached if self._watermark is None else max(self._watermark, reached)
 
     def _sealed(self, watermark: int | None) -> int | None:
