@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -252,13 +253,38 @@ def test_times_of_orc_are_utc_whatever_the_zone_of_the_machine(spark, tmp_path):
     spec["summaries"] = {"all": {"kind": "distinct", "item": "at"}}
     with muntin.summarize(None, spec, ledger=temporary()) as session:
         assert session.progress.newest == 1_772_937_000_000_000
+    refused = pytest.raises(SourceError, match=r"Java's zone, America/New_York: start your session")
+    with in_new_york(java), refused:
+        muntin.summarize(None, spec, ledger=temporary())
+
+
+@contextmanager
+def in_new_york(java):
     usual = java.util.TimeZone.getDefault()
     java.util.TimeZone.setDefault(java.util.TimeZone.getTimeZone("America/New_York"))
     try:
-        with pytest.raises(SourceError, match=r"Java's zone, America/New_York: start your session"):
-            muntin.summarize(None, spec, ledger=temporary())
+        yield
     finally:
         java.util.TimeZone.setDefault(usual)
+
+
+@pytest.mark.spark
+def test_times_without_a_zone_of_a_database_are_utc_or_refused(spark):
+    def spec(value):
+        table = f"(SELECT v FROM (VALUES {value}('2026-03-08 02:30:00')) AS t (v)) AS u"  # noqa: S608
+        options = {"url": "jdbc:derby:memory:times;create=true", "dbtable": table}
+        source = {"format": "jdbc", "options": options}
+        summaries = {"all": {"kind": "distinct", "item": "V"}}
+        return SPEC | {"time": "V", "source": source, "summaries": summaries}
+
+    with muntin.summarize(None, spec("TIMESTAMP"), ledger=temporary()) as session:
+        assert session.progress.newest == 1_772_937_000_000_000
+    refused = pytest.raises(SourceError, match=r"^source\.format: jdbc: .*, America/New_York: ")
+    with in_new_york(spark._jvm.java):
+        with refused:
+            muntin.summarize(None, spec("TIMESTAMP"), ledger=temporary())
+        with muntin.summarize(None, spec("DATE"), ledger=temporary()) as session:
+            assert session.progress.newest == 1_772_928_000_000_000
 
 
 ORC_VALUES = [

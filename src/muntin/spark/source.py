@@ -456,8 +456,8 @@ def _loaded(
         else:
             text = f"source: {text}"
         raise SourceError(hide_secrets(text, source.options)) from None
-    if source.format == "orc" and any("timestamp" in kind for _, kind in found.dtypes):
-        _check_zone(found.sparkSession)
+    if source.format in ("orc", "jdbc"):
+        _check_zone(source, found, reader)
     return found
 
 
@@ -473,15 +473,21 @@ def _damaged_orc(source: SourceSpec) -> str:
     return ""
 
 
-def _check_zone(spark: SparkSession) -> None:
-    """SourceError where Java is in a zone beside UTC's, in which Spark reads ORC's times."""
-    if not is_classic(spark):
+def _check_zone(source: SourceSpec, found: DataFrame, reader: Any) -> None:
+    """SourceError where Java is in a zone beside UTC's, in which Spark reads times without one."""
+    sign, spark = "timestamp", found.sparkSession
+    if not is_classic(spark) or not any(sign in kind for _, kind in found.dtypes):
         return
     java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     zone = java.java.util.TimeZone.getDefault()
-    if zone.getRawOffset() or zone.useDaylightTime():
+    if not zone.getRawOffset() and not zone.useDaylightTime():
+        return
+    if source.format == "jdbc":  # which tells times with a zone from others where it is asked to
+        sign, found = "timestamp_ntz", reader.option("preferTimestampNTZ", "true").load()
+    if any(sign in kind for _, kind in found.dtypes):
         raise SourceError(
-            f"source.format: orc: times without a zone are UTC, and Spark reads those of ORC in "
-            f"Java's zone, {zone.getID()}: start your session with spark.driver.defaultJavaOptions "
-            "and spark.executor.defaultJavaOptions of -Duser.timezone=UTC"
+            f"source.format: {source.format}: times without a zone are UTC, and Spark reads these "
+            f"in Java's zone, {zone.getID()}: start your session with "
+            "spark.driver.defaultJavaOptions and spark.executor.defaultJavaOptions of "
+            "-Duser.timezone=UTC"
         )
