@@ -166,9 +166,10 @@ def test_a_pane_that_is_dropped_meanwhile_goes_out_whole_or_not_at_all(tmp_path,
     assert {n for group in out for unit in group for n in unit.spans.events.tolist()} == {20}
     assert said.dropped_before == START + 210 * SECOND
     to = ("parquet", f"{tmp_path}/panes")
-    for number, last, dropped in ((3, 301, None), (4, 500, START + 400 * SECOND)):
+    for number, last, dropped in ((3, 301, 210), (4, 302, None), (5, 500, 400)):
         ingest.take(number, gather([events(rows(last - 1, last))]))
-        assert export(ingest.ledger, "areas", *to, of="panes").dropped_before == dropped
+        told = export(ingest.ledger, "areas", *to, of="panes").dropped_before
+        assert told == (dropped and START + dropped * SECOND)
     ingest.close()
 
 
@@ -194,6 +195,33 @@ def test_windows_beyond_history_that_were_not_out_are_told(tmp_path, window, dro
     assert told("often") is None
     assert told("behind") == told("new") == START + dropped * SECOND
     assert told("behind") is None
+    ingest.close()
+
+
+def test_windows_that_are_dropped_while_an_export_runs_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporter, "WINDOWS_READ", 1)
+    monkeypatch.setattr(exporter, "COMMIT_BYTES", 0)
+    summaries = {"fares": SUMMARIES["fares"]}
+    kept = pipeline(summaries=summaries, queries={}, retention={"history": "2 minutes"})
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    append, to = ParquetFolder.append, (ingest.ledger, "fares", "parquet", f"{tmp_path}/windows")
+
+    def slow(folder, made):
+        append(folder, made)
+        for number, first, last in coming[:1]:  # after the first file
+            coming.clear()
+            ingest.take(number, gather([events(rows(first, last, 5))]))
+
+    monkeypatch.setattr(ParquetFolder, "append", slow)
+    ingest.take(0, gather([events(rows(0, 180, 5))]))
+    coming = [(1, 180, 205)]  # drops the window that is out
+    assert export(*to).dropped_before is None
+    assert ingest.ledger.closings_dropped()
+    ingest.take(2, gather([events(rows(205, 340, 5))]))
+    coming = [(3, 340, 700)]
+    said = export(*to)
+    assert said.units == 3
+    assert said.dropped_before == START + 520 * SECOND
     ingest.close()
 
 

@@ -52,23 +52,23 @@ class Exported:
 
 
 def windows(
-    ledger: Ledger, layout: Layout, horizon: int | None, done: Done, said: Exported
+    ledger: Ledger, layout: Layout, known: Known, done: Done, said: Exported
 ) -> Iterator[list[Unit]]:
-    """Closed windows in their newest revision, oldest first; one list is one commit. `horizon`:
-    retention does not keep those that end before this."""
-    after, window = None, layout.spec.window
+    """Closed windows in their newest revision, oldest first; one list is one commit."""
+    after, window, gone = None, layout.spec.window, 0
     every = window and window.every  # of windows that lie apart: their length
-    with pieces_of(ledger, SegmentCache(0)) as pieces:
-        oldest = pieces.view.windows(layout.name, limit=1)
-        before = [w.end - (every or w.end - w.start) for w in oldest]
-        if horizon is not None:
-            _left(pieces, layout, min([horizon, *before]), done, said)
+    seen, history = dict(done), known.pipeline.retention.history
     while True:
         group, size = [], 0
         with pieces_of(ledger, SegmentCache(0)) as pieces:
             found = pieces.view.windows(layout.name, start=after, limit=WINDOWS_READ)
+            info = pieces.view.pipeline(known.info.name) or known.info
+            if gone != (gone := pieces.view.closings_dropped()) and history and info.watermark:
+                before = [w.end - (every or w.end - w.start) for w in found[:1]]
+                _left(pieces, layout, min([info.watermark - history, *before]), seen, said)
             for window in found:
                 after = window.start + 1
+                seen[window.start, window.revision] = window.end, window.events
                 if _is_there(done, window.start, window.revision, window.end, window.events):
                     continue
                 reach = pieces.extent(layout).reach(window.start, window.end)
@@ -122,7 +122,7 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     """Say what retention has dropped before it was out: what rollups hold since where the table
     ends is not in it, or they do not tell."""
     extent = pieces.extent(layout)
-    first = extent.bounds[0] if extent.bounds else 0
+    first = extent.bounds[0] if extent.bounds and extent.entire else 0
     out = max((end for end, _ in done.values()), default=first)
     if dropped is None or out >= dropped:
         return
@@ -218,7 +218,6 @@ def export(
     if of not in ("windows", "panes"):
         raise BadArgument(f"of={of!r}: give windows or panes")
     layout, known = _of(ledger, summary)
-    watermark, history = known.info.watermark, known.pipeline.retention.history
     away = absence(known.info.spec, summary)
     check_exchanged(layout.spec.algebra())
     if of == "windows" and layout.spec.window is None and not ledger.windows(summary, limit=1):
@@ -239,9 +238,9 @@ def export(
             there = done(target)
         _check_same(target, about, place, empty=not there)
         if of == "windows":
-            horizon = None if watermark is None or history is None else watermark - history
-            groups = windows(ledger, layout, horizon, there, said)
+            groups = windows(ledger, layout, known, there, said)
         else:
+            watermark = known.info.watermark
             sealed = None if watermark is None else watermark // layout.pane * layout.pane
             groups = panes(ledger, layout, sealed, there, said)
         with suppress(Overtaken):
