@@ -211,6 +211,17 @@ def test_filter_prunes_a_frame(spark, index):
     assert dropped.count() + index.filter(df, "link").count() == len(keys)
 
 
+def test_a_filtered_frame_is_computed_later(spark, tmp_path):
+    """When nobody holds the index any more, or files that it had open are gone."""
+    links = spark.range(100).selectExpr("id AS link")
+    asked = spark.range(90, 110).selectExpr("id AS link")
+    assert FingerprintIndex.build(links, "link", partitions=2).filter(asked, "link").count() >= 10
+    index = FingerprintIndex.build(links, "link", partitions=2, path=tmp_path / "index")
+    frame = index.filter(asked, "link")
+    index.append(spark.range(100, 104).selectExpr("id AS link"))
+    assert {row.link for row in frame.collect()} >= set(range(90, 104))
+
+
 def test_records_of_a_stream_are_appended_once(spark, tmp_path):
     """A micro-batch that is delivered again, as after a lost checkpoint, changes nothing."""
     (tmp_path / "in").mkdir()

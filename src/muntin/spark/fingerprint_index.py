@@ -225,20 +225,22 @@ class FingerprintIndex(IndexReader):
 
         A semi-join without a shuffle, up to `false_positive_rate`; `keep=False` gives the rows
         that are surely not in it. Use it before a join, to drop most rows that find no partner.
+        Files are read when Spark computes the rows: keep a temporary index until then (the frame
+        that comes back keeps it; those that are made of that one do not).
         """
-        kind = source_of(df, column, None, None).key_type
-        now = self._now
-        check_type(now.manifest, kind, column)
+        check_type(self.manifest, source_of(df, column, None, None).key_type, column)
         keeping = partial(
             keep_present,
             column=df.columns.index(column),
             folder=self._folder,
-            now=Revision(now.manifest, None),
+            manifest=self.manifest,
             keep=keep,
         )
         with own_python(df.sparkSession):
             plain = df.toDF(*(f"c{at}" for at in range(len(df.columns))))  # names with dots, too
-            return plain.mapInArrow(keeping, df.schema)
+            kept = plain.mapInArrow(keeping, df.schema)
+        vars(kept)["_muntin_index"] = self
+        return kept
 
     def append(
         self,

@@ -7,7 +7,7 @@ do: build, append, ask where the files are, prune a DataFrame.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -260,13 +260,13 @@ def _found(now: Revision, hashes: np.ndarray, ask: AskFiles) -> tuple[np.ndarray
 
 
 def keep_present(
-    batches: Iterator[pa.RecordBatch], *, column: int, folder: str, now: Revision, keep: bool
+    batches: Iterator[pa.RecordBatch], *, column: int, folder: str, manifest: Manifest, keep: bool
 ) -> Iterator[pa.RecordBatch]:
     """Rows whose key may be in the index, or (keep False) is surely not in it. Nulls are not."""
+    reader = IndexReader(folder, manifest, None)
     for batch in batches:
         keys = batch.column(column)
-        hashes = hash_items(keys.drop_null(), now.manifest.seed)
-        present, _ = _found(now, hashes, partial(ask_here, folder))
+        present = reader.contains(keys.drop_null())["present"]
         kept = np.zeros(batch.num_rows, np.bool_)
         kept[np.asarray(keys.is_valid())] = present
         yield batch.filter(pa.array(kept == keep))
