@@ -84,7 +84,6 @@ class StateReader:
             "silent_us": alive.silent_us,
             "stale": alive.stale or ledger.behind(),
             "trigger_us": spec.trigger,
-            "lateness_us": spec.lateness,
             "batch_seconds": status.get("batch_seconds"),
             "events_per_second": rate,
             "failing": status.get("failing") or {},

@@ -356,8 +356,6 @@ class Ingest:
         said = {
             "state": state,
             "at": now_us(),
-            "batches": self.progress.batches,
-            "read": self.progress.read,
             "seconds": round(self.progress.seconds, 3),
             "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
             "open": self._assembler.open_windows(),
