@@ -134,7 +134,7 @@ def test_files_without_a_header_lose_no_row(tmp_path):
 )
 def test_several_values_in_a_line_are_seen(tmp_path, line, several):
     (tmp_path / "a.json").write_text(line + "\n")
-    assert bool(list(passed_over(str(tmp_path / "a.json"), 0, len(line) + 1))) == several
+    assert bool(list(passed_over(str(tmp_path / "a.json"), 0, len(line) + 1, set()))) == several
 
 
 @pytest.mark.spark

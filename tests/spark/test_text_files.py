@@ -138,6 +138,25 @@ def test_lines_of_text_that_are_not_utf8_are_rejected(spark, tmp_path):
     assert found.progress.counted == 3
 
 
+@pytest.mark.parametrize(
+    ("suffix", "whole"), [(".json", False), (".json.gz", False), (".json", True)]
+)
+def test_halves_of_characters_in_json_make_no_two_keys_one(spark, tmp_path, suffix, whole):
+    """Spark reads a question mark for each."""
+    drivers = ["\ud83d", "\ud800x", "\udc00x", "?x", "x?", "\U0001f600", "\\ud83d"]
+    one = {"time": "2023-11-14T22:13:20Z", "area": 1, "served": 1, "fare": 5}
+    records = [json.dumps(one | {"driver": driver}) for driver in drivers]
+    text = f"[{','.join(records)}]" if whole else "\r\n\n".join(records)
+    packed = gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode()
+    (tmp_path / f"a{suffix}").write_bytes(packed)
+    source = {"format": "json", "path": str(tmp_path), "multiLine": whole}
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert (found.progress.read, found.progress.rejected) == (7, 4)
+    assert all("half a character" in record.detail for _, record in found.ledger.rejected("orders"))
+    counted = found.sql("SELECT driver FROM orders(driver) FOR ALL").to_arrow()
+    assert sorted(counted["driver"].to_pylist()) == sorted(drivers[4:])
+
+
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 def test_what_spark_passes_over_in_lines_of_json_is_rejected(spark, tmp_path, suffix):
     one = {"time": "2023-11-14T22:13:20Z", "driver": '}{"\\', "area": 1, "served": 1, "fare": 5}

@@ -1,9 +1,11 @@
-"""JSON values that Spark passes over: of each line, or of a whole file, it reads the first."""
+"""JSON that Spark reads otherwise than it stands there: values that it passes over, since it reads
+the first of each line, or of a whole file, and halves of characters, which it replaces."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,29 +15,29 @@ from muntin.summaries.kernels import kernel
 
 CHUNK_BYTES = 8 << 20
 _LF, _CR, _QUOTE, _BACKSLASH, _OPEN, _CLOSE = (ord(c) for c in '\n\r"\\{}')
+_ESCAPED = re.compile(rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]|\\u[dD]([89a-fA-F])")
+"""What is escaped: a backslash, a pair of surrogates, or one alone."""
+_STRING = json.JSONDecoder(strict=False)
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _OBJECT = 32  # the bit that makes a [ a {, and a ] a }
 
 
-class Passed(NamedTuple):
+def passed_over(
+    path: str, begins: int, length: int, broken: set[str], *, whole: bool = False
+) -> Iterator[tuple[int, int, bytes]]:
     """What follows the first value of a line: which line of the block, how many values, and the
-    first of their bytes."""
-
-    line: int
-    values: int
-    text: bytes
-
-
-def passed_over(path: str, begins: int, length: int, *, whole: bool = False) -> Iterator[Passed]:
-    """Of the lines that Spark reads as this block of a file, or of the `whole` file; none where it
-    cannot be read here."""
+    first of their bytes. Of the lines that Spark reads as this block of a file, or of the `whole`
+    file; none where it cannot be read here. `broken` gets their texts that hold half a character,
+    as Spark has them."""
     packed = path.endswith(".gz")
     # where it cannot be read, it is Spark that says what is wrong with it
     with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
         if whole:  # as Spark, which has it in memory, too
             data = stream.read()
+            broken.update(_broken(data, whole))
             for first, values in zip(*_later_values(data, whole), strict=True):
                 line = data.count(b"\n", 0, first) + 1
-                yield Passed(line, values, data[first : first + RAW_BYTES_MAX])
+                yield line, values, data[first : first + RAW_BYTES_MAX]
             return
         stream.seek(begins)
         if begins:
@@ -46,13 +48,27 @@ def passed_over(path: str, begins: int, length: int, *, whole: bool = False) -> 
             if not data.endswith(b"\n"):
                 data += stream.readline()
             left -= len(data)
+            broken.update(_broken(data))
             at = 0
             for first, values in zip(*_later_values(data), strict=True):
                 number, at = number + data.count(b"\n", at, first), first
                 end = data.find(b"\n", first, first + RAW_BYTES_MAX)
                 end = end if end >= 0 else first + RAW_BYTES_MAX
-                yield Passed(number + 1, values, data[first:end])
+                yield number + 1, values, data[first:end]
             number += data.count(b"\n", at)
+
+
+def _broken(data: bytes, whole: bool = False) -> Iterator[str]:
+    """Texts with half a character, for which Spark has a question mark."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return
+    for record in [data] if whole else data.splitlines():
+        if any(found[1] for found in _ESCAPED.finditer(record)):
+            for text in (each for each in _TEXT.findall(record) if b"\\u" in each):
+                with suppress(ValueError):  # it is Spark that says what is wrong with it
+                    value = _STRING.decode(text.decode())
+                    if (read := value.encode("utf-8", "replace").decode()) != value:
+                        yield read
 
 
 def _later_values(data: bytes, whole: bool = False) -> tuple[list[int], list[int]]:
@@ -73,9 +89,9 @@ def _find_later(data, firsts, values, whole):
     found = depth = seen = second = 0
     quoted = False
     i = 0
-    while i < data.shape[0]:
-        byte = data[i]
-        if byte in (_LF, _CR) and not whole:
+    while i <= data.shape[0]:
+        byte = data[i] if i < data.shape[0] else _LF
+        if (byte in (_LF, _CR) and not whole) or i == data.shape[0]:
             if seen > 1:
                 firsts[found] = second
                 values[found] = seen - 1
@@ -85,7 +101,7 @@ def _find_later(data, firsts, values, whole):
         elif quoted:
             if byte == _BACKSLASH:
                 i += 1
-                if i < data.shape[0] and data[i] in (_LF, _CR):
+                if i == data.shape[0] or data[i] in (_LF, _CR):
                     continue
             elif byte == _QUOTE:
                 quoted = False
@@ -100,8 +116,4 @@ def _find_later(data, firsts, values, whole):
         elif byte | _OBJECT == _CLOSE and depth > 0:
             depth -= 1
         i += 1
-    if seen > 1:
-        firsts[found] = second
-        values[found] = seen - 1
-        found += 1
     return found

@@ -31,6 +31,10 @@ _SEVERAL = (
     "the {} has several JSON values, of which Spark reads the first: write each in a line of its "
     "own, for example by  jq -c .{}"
 )
+_HALF = (
+    "a text, or one that reads the same, has half a character (such as \\ud83d alone), which Spark "
+    "takes for a question mark: write such texts whole"
+)
 _METADATA = {
     FILE: "file_path",
     BLOCK: "file_block_start",
@@ -69,6 +73,7 @@ def in_files(
     """
     block, counted, wrong = None, 0, ""
     replaced: dict[str, bool] = {}
+    broken = pa.array([], pa.string())
     for batch in batches:
         columns = [n for n in batch.schema.names if n not in FILE_COLUMNS]
         if ROW in batch.schema.names:
@@ -80,21 +85,25 @@ def in_files(
             if start and begins != block:
                 wrong = wrong_start(_shown(begins[0]), start)
                 if "lines" in start:
-                    yield from _passed_over(part.slice(0, 1), columns, whole=start["whole"])
+                    texts: set[str] = set()
+                    yield from _passed_over(part.slice(0, 1), columns, texts, start["whole"])
+                    broken = pa.array(texts, pa.string())
             block = begins
             read = part.select(columns)
             if wrong:
                 read = _malformed(read, np.ones(part.num_rows, bool), wrong)
             elif start:
-                read = _without_replaced(read, begins[0], start, replaced)
+                read = _without_replaced(read, begins[0], start, replaced, broken)
             yield read, partial(_counted, *begins, counted)
             counted += part.num_rows
 
 
-def _passed_over(first: pa.RecordBatch, columns: Sequence[str], *, whole: bool) -> Iterator[Placed]:
+def _passed_over(
+    first: pa.RecordBatch, columns: Sequence[str], broken: set[str], whole: bool
+) -> Iterator[Placed]:
     """Of the block with this row: each value that Spark passed over as a row of its own."""
     path, begins, length = (first.column(name)[0].as_py() for name in (FILE, BLOCK, LENGTH))
-    for line, values, text in passed_over(_shown(path), begins, length, whole=whole):
+    for line, values, text in passed_over(_shown(path), begins, length, broken, whole=whole):
         shown = text.decode("utf-8", "replace")
         why = _SEVERAL.format(*(("file", ", without multiLine") if whole else ("line", "")))
         nulls = {name: pa.nulls(values, first.schema.field(name).type) for name in columns}
@@ -105,18 +114,25 @@ def _passed_over(first: pa.RecordBatch, columns: Sequence[str], *, whole: bool) 
 
 
 def _without_replaced(
-    batch: pa.RecordBatch, path: str, start: Mapping[str, Any], known: dict[str, bool]
+    batch: pa.RecordBatch,
+    path: str,
+    start: Mapping[str, Any],
+    known: dict[str, bool],
+    broken: pa.Array,
 ) -> pa.RecordBatch:
-    """Rows are marked whose text is not what stands in their file, where that is not UTF-8: keys
-    that differ would be one. `known`: what was found of files before."""
+    """Rows are marked whose text is not what stands in their file, where that is not UTF-8, or, of
+    JSON, holds half a character: keys that differ would be one. `known`: what was found of files
+    before. `broken`: texts of JSON."""
     found = np.zeros(batch.num_rows, bool)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type) and name not in (CORRUPT_COLUMN, WHY_COLUMN):
-            has = pc.match_substring(column, "\ufffd").fill_null(False)
-            found |= has.to_numpy(zero_copy_only=False)
-    if found.any() and path not in known:
+            has = pc.is_in(column, broken) if broken else pc.match_substring(column, "\ufffd")
+            found |= has.fill_null(False).to_numpy(zero_copy_only=False)
+    if broken or not found.any():
+        return _malformed(batch, found, _HALF) if found.any() else batch
+    if path not in known:
         known[path] = is_replaced(_shown(path), start)
-    return _malformed(batch, found, _NOT_UTF8) if found.any() and known[path] else batch
+    return _malformed(batch, found, _NOT_UTF8) if known[path] else batch
 
 
 def _malformed(
