@@ -171,6 +171,27 @@ def test_the_window_is_what_the_ledger_holds(entries, key, value, steps, taking_
         fed.ingest.close()
 
 
+def test_what_is_read_is_of_one_moment(monkeypatch):
+    """A batch after the watermark was read took it far on, and retention the panes before."""
+    spec = pipeline()
+    retention = spec.retention.model_copy(update={"panes": (UNITS + 1) * UNIT})
+    fed = Fed(spec.model_copy(update={"retention": retention}))
+    fed.take([(4 * second, "a", 0, 1.0, 1) for second in range(24)])
+    snapshot, asked = fed.ledger.snapshot, []
+
+    def batch_in_between(**known):
+        asked.append(known)
+        if len(asked) == 2:
+            fed.ingest.take(1, gather([table([(1000, "b", 0, 1.0, 1)])]))
+        return snapshot(**known)
+
+    monkeypatch.setattr(fed.ledger, "snapshot", batch_in_between)
+    fed.look()
+    monkeypatch.undo()
+    assert fed.values() == fed.expected(lambda row: row[1], lambda row: 1) == {"a": UNITS * 2}
+    fed.ingest.close()
+
+
 def test_nothing_is_sealed_at_first_and_units_without_events_pass():
     fed = Fed(pipeline())
     assert fed.look() is None

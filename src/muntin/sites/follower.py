@@ -25,6 +25,7 @@ from muntin.topk import Object
 CACHE_BYTES = 32 << 20  # units are read once by each site, so little is gained by keeping them
 _caches: WeakKeyDictionary[Ledger, SegmentCache] = WeakKeyDictionary()  # its sites read alike
 Read = tuple[list[Object], np.ndarray]
+Stopped = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +69,35 @@ class PaneReader:
         self._watermark: int | None = None
         self._moved_at = 0.0
 
-    def look(self, stopped: Callable[[], bool] = lambda: False) -> News | None:
+    def look(self, stopped: Stopped = lambda: False) -> News | None:
         """What is new; None where nothing is, or nothing was ever sealed. Raises LedgerError: the
         ledger cannot be read; the next look goes on where this one began; BadArgument: sums that
         cannot be ranked, or that lack events: the key, the indicator or the summary was added
         later, and the window reaches further back."""
-        with self._ledger.snapshot() as view:
-            info = view.pipeline(self._pipeline)
-            place = view.generation()
+        with pieces_of(self._ledger, self._cache) as pieces:
+            return self._look(pieces, stopped)
+
+    def _look(self, pieces: Pieces, stopped: Stopped) -> News | None:
+        """All of one moment: a batch in between may take the watermark far on, and panes away."""
+        info = pieces.view.pipeline(self._pipeline)
         if info is None or info.watermark is None:
             return None
         sealed = info.watermark // self._spec.unit - 1  # the newest whose panes all are
         to, ahead = self._with_the_clock(info, sealed)
-        generation = place, info.epoch
+        generation = pieces.view.generation(), info.epoch
         anew = self._generation != generation or self._newest is None
         if not anew and self._newest is not None:
             to = max(to, self._newest)
             if to == self._newest and info.late == self._late and not ahead:
                 return None
-        units = self._changed(info, to, anew, ahead, stopped)
+        units = self._changed(pieces, info, to, anew, ahead, stopped)
         if units is None or not (units or anew or to != self._newest):
             return None
         self._generation, self._newest, self._late = generation, to, info.late
         return News(to, units, anew)
 
     def _changed(
-        self, info: PipelineInfo, to: int, anew: bool, ahead: bool, stopped: Callable[[], bool]
+        self, pieces: Pieces, info: PipelineInfo, to: int, anew: bool, ahead: bool, stopped: Stopped
     ) -> dict[int, Read] | None:
         """Units to read, read; None if it was stopped in between."""
         spec = self._spec
@@ -107,17 +111,15 @@ class PaneReader:
         away = absence(info.spec, spec.summary)
         if away is not None and oldest * spec.unit < away.since(self._layout.pane):
             raise _lacks(spec.summary, away.since(self._layout.pane))
-        with pieces_of(self._ledger, self._cache) as pieces:
-            slices = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
-            events = dict(
-                zip((slices.starts // spec.unit).tolist(), slices.events.tolist(), strict=True)
-            )
-            for unit, count in events.items():
-                if known.get(unit) == count:
-                    continue
-                if stopped():
-                    return None
-                units[unit] = self._read(pieces, unit)
+        slices = pieces.slices(self._layout, self._layout.pane, start, end).at_length(spec.unit)
+        numbers, counts = (slices.starts // spec.unit).tolist(), slices.events.tolist()
+        events = dict(zip(numbers, counts, strict=True))
+        for unit, count in events.items():
+            if known.get(unit) == count:
+                continue
+            if stopped():
+                return None
+            units[unit] = self._read(pieces, unit)
         kept = {unit: count for unit, count in known.items() if oldest <= unit < first}
         self._events = kept | events
         return units
