@@ -394,6 +394,24 @@ def test_a_receiver_that_says_what_it_was_sent_gives_no_address_away():
     assert said["error"] == "its answer is no HTTP"
 
 
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://[2001:db8::5]/hook", ("2001:db8::5", 443)),
+        ("http://[::1]/hook", ("::1", 80)),
+        ("http://[::1]:8080", ("::1", 8080)),
+        ("https://alerts.example/hook", ("alerts.example", 443)),
+    ],
+)
+def test_a_receiver_is_where_its_address_says(url, address, monkeypatch):
+    asked = []
+    monkeypatch.setattr(socket, "create_connection", lambda where, *_: asked.append(where))
+    event = webhook.WebhookEvent("a.1.2", b"{}")
+    pushing = webhook.Webhook(url, b"key", lambda: event, lambda _: None)
+    assert until(lambda: asked[:1]) == [address]
+    pushing.close()
+
+
 def test_an_address_that_was_replaced_gets_no_more():
     """What it was being sent it may have; the rest is the new one's."""
     answer, taken = threading.Event(), []

@@ -129,10 +129,10 @@ class Webhook:
 
     def _send(self, push: WebhookEvent) -> int:
         parts, timestamp = self._parts, int(time.time())
-        port, host = parts.port, parts.hostname or ""
         https = parts.scheme == "https"
         kind = http.client.HTTPSConnection if https else http.client.HTTPConnection
-        connection = kind(host, port, timeout=TIMEOUT_SECONDS)
+        port = parts.port or kind.default_port  # else it looks for one in an address of IPv6
+        connection = kind(parts.hostname or "", port, timeout=TIMEOUT_SECONDS)
         try:
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             headers = {

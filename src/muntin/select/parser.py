@@ -210,7 +210,8 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
         lacks = kinds[max(at - 2, 0) : at] == _OVER and kinds[at] is not TokenType.L_PAREN
         if lacks or (kinds[at - 1], kinds[at]) in _NEVER:
             message = f"{_shown(text, after)} does not follow {_shown(text, before)}"
-            raise problem_at(text, after, message, "something is missing between them")
+            remedy = "write (...) after OVER" if lacks else "something is missing between them"
+            raise problem_at(text, after, message, remedy)
     for token in tokens:
         if token.token_type is TokenType.NUMBER and _SIGNED.search(token.text):
             message = f"{_shown(text, token)} is read as one number"
