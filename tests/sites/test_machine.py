@@ -35,10 +35,10 @@ class Wired:
             for _, message in down:
                 up += self.machine.receive(encode(message), self.now)
 
-    def move(self, values):
+    def move(self, values, **options):
         self.unit += 1
         read = (list(values), np.array(list(values.values()), np.int64))
-        self.deliver(self.machine.move(News(self.unit, {self.unit: read}), self.now))
+        self.deliver(self.machine.move(News(self.unit, {self.unit: read}, **options), self.now))
         self.pass_by(1)
 
     def pass_by(self, units):
@@ -112,7 +112,7 @@ def test_a_site_that_was_away_for_long_takes_part_anew():
         wired.move({"a": 3, "b": 2, "c": 1})
     before = wired.machine.monitor
     wired.unit += WINDOW_UNITS + 1
-    wired.move({"a": 1, "c": 9})
+    wired.move({"a": 1, "c": 9}, anew=True)
     assert wired.machine.monitor is not before
     for _ in range(20):
         wired.pass_by(1)

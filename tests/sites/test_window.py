@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
 from muntin.ledger.temporary import temporary
+from muntin.sites import follower
 from muntin.sites.counts import FRAME_BYTES, NaiveCost, SiteCounts
 from muntin.sites.follower import PaneReader
 from muntin.sites.machine import SiteMachine
@@ -189,6 +190,20 @@ def test_what_is_read_is_of_one_moment(monkeypatch):
     fed.look()
     monkeypatch.undo()
     assert fed.values() == fed.expected(lambda row: row[1], lambda row: 1) == {"a": UNITS * 2}
+    fed.ingest.close()
+
+
+@pytest.mark.parametrize("taking_part", [False, True])
+def test_a_batch_of_many_units_leaves_those_before_in_the_window(monkeypatch, taking_part):
+    """A site that took part anew knew of the units alone that were new."""
+    monkeypatch.setattr(follower, "CATCH_UP_UNITS_MAX", 2)
+    fed = Fed(pipeline(window="20 seconds"), taking_part=taking_part)
+    for seconds in (range(19), range(19, 23), range(23, 39), range(39, 90)):
+        fed.take([(4 * second, "a", 0, 1.0, 1) for second in seconds])
+        fed.look()
+        end = (fed.machine.unit + 1) * UNIT - START
+        held = range(max(0, end // SECOND - 20), end // SECOND)
+        assert fed.values() == {"a": len(held)}
     fed.ingest.close()
 
 

@@ -22,6 +22,7 @@ from muntin.spec_sites import SiteSpec
 from muntin.times import instant_text
 from muntin.topk import Object
 
+CATCH_UP_UNITS_MAX = 256  # a site that is further behind takes part anew, with all of the window
 CACHE_BYTES = 32 << 20  # units are read once by each site, so little is gained by keeping them
 _caches: WeakKeyDictionary[Ledger, SegmentCache] = WeakKeyDictionary()  # its sites read alike
 Read = tuple[list[Object], np.ndarray]
@@ -88,6 +89,7 @@ class PaneReader:
         anew = self._generation != generation or self._newest is None
         if not anew and self._newest is not None:
             to = max(to, self._newest)
+            anew = to - self._newest > min(self._spec.units, CATCH_UP_UNITS_MAX)
             if to == self._newest and info.late == self._late and not ahead:
                 return None
         units = self._changed(pieces, info, to, anew, ahead, stopped)

@@ -9,8 +9,6 @@ from muntin.spec_sites import SiteSpec
 from muntin.topk import Message, Monitor, decode, encode
 from muntin.topk.monitor import JOINING
 
-CATCH_UP_UNITS_MAX = 256
-
 
 class SiteMachine:
     """Used by one thread. What it returns are bytes to send, in order; losing them does no harm.
@@ -41,9 +39,8 @@ class SiteMachine:
         since its factors came. One that was away for too long takes part anew.
         """
         newest = self._units.newest
-        far = min(self._spec.units, CATCH_UP_UNITS_MAX)
         # What is read anew is the window that ends now, and says nothing of those before.
-        if newest is None or (news.anew and news.to != newest) or news.to - newest > far:
+        if newest is None or (news.anew and news.to != newest):
             self._units = Units(self._spec.units)
             self.monitor = self._new_monitor()
             self.naive.renumber()
