@@ -148,6 +148,26 @@ def test_a_clock_that_is_set_back_holds_up_no_alert():
     assert change["since"] == "1970-01-01T00:03:20Z"
 
 
+def test_a_revision_of_the_newest_window_takes_back_what_it_ended():
+    spec, state = alerting({"when": "true", "for": "3 minutes"}), json.loads(json.dumps(EMPTY))
+
+    def look(*windows):
+        step = _Look(spec, json.loads(json.dumps(state)), 0)
+        for minute, count in windows:
+            times = minute * 60 * SECOND, (minute + 1) * 60 * SECOND
+            step.take("busy", spec.queries["busy"].alert, count * [{"driver": "a"}], *times)
+        state.update(step.state)
+        return [(change["state"], change["since"][14:16]) for change in state["changes"]]
+
+    assert look((1, 1), (2, 1), (3, 0)) == []
+    assert look((3, 1)) == [("firing", "01")]
+    assert look((4, 0), (4, 0))[1:] == [("resolved", "01")]
+    assert look((4, 1))[2:] == [("firing", "01")]
+    look((5, 0), (6, 1), (5 + 1, 1), (7, 1))
+    assert look((9, 1), (10, 0))[3:] == [("resolved", "01")]  # nothing in minute 8
+    assert look((10, 1), (11, 1))[4:] == [("firing", "09")]
+
+
 @pytest.mark.parametrize("away", [0, 50, 300])
 def test_time_in_which_nobody_looked_does_not_count(away):
     """The clock alone tells how long a condition `on: update` has lasted."""

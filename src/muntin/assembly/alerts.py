@@ -135,11 +135,10 @@ class Alerts:
                         self._ask_windows(step, name, spec, [window for _, window in batch])
                 step.state["seen"] = batch[-1][0]
             for name, spec in self._specs.items():
-                if self._pipeline.queries[name].on != "update":
-                    continue
-                found = self._rows(step, name)
-                if not isinstance(found, str):
-                    step.take(name, spec, found.to_pylist(), step.now, step.now)
+                if self._pipeline.queries[name].on == "update":
+                    found = self._rows(step, name)
+                    if not isinstance(found, str):
+                        step.take(name, spec, found.to_pylist(), step.now, step.now)
             self._store(step)
 
     def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
@@ -264,6 +263,9 @@ class _Look:
             if len(key) > TEXT_MAX:  # those that differ further on are others
                 key = hashlib.sha256(key.encode()).hexdigest()
             found.setdefault(key, []).append(row)
+        ended = alert.pop("ended", {}) if end == until else {}  # by this window, as it was before
+        if not hole and not by_clock:
+            ended |= {key: one["since"] for key, one in active.items() if key not in found}
         self._end(name, active, found, end)
         space = ACTIVE_MAX - sum(len(each["active"]) for each in self.state["alerts"].values())
         alert["left_out"] = 0
@@ -274,7 +276,7 @@ class _Look:
                     continue
                 space -= 1
                 by = {said: _cut(of_key[0].get(name)) for said, name in columns.items()}
-                active[key] = {"since": start, "fired": None, "by": by}
+                active[key] = {"since": ended.pop(key, start), "fired": None, "by": by}
             elif unseen > UNSEEN_US:
                 active[key]["unseen"] = active[key].get("unseen", 0) + unseen
             one = active[key]
@@ -285,6 +287,7 @@ class _Look:
                     one["fired"] = end
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None or by_clock else max(end, until)
+        alert["ended"] = ended
 
     def _end(self, name: str, active: dict[str, Any], found: Any, at: int) -> None:
         for key in [key for key in active if key not in found]:

@@ -158,7 +158,6 @@ class Webhook:
 def _in_time(connected: socket.socket) -> Iterator[None]:
     """A socket's own limit is one of each read: who sends a little now and then would be waited
     for without end."""
-
     late = threading.Event()
 
     def cut() -> None:

@@ -266,9 +266,8 @@ def keep_present(
     reader = IndexReader(folder, manifest, None)
     for batch in batches:
         keys = batch.column(column)
-        present = reader.contains(keys.drop_null())["present"]
         kept = np.zeros(batch.num_rows, np.bool_)
-        kept[np.asarray(keys.is_valid())] = present
+        kept[np.asarray(keys.is_valid())] = reader.contains(keys.drop_null())["present"]
         yield batch.filter(pa.array(kept == keep))
 
 
