@@ -32,33 +32,27 @@ def passed_over(
     packed = path.endswith(".gz")
     # where it cannot be read, it is Spark that says what is wrong with it
     with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
-        if whole:  # as Spark, which has it in memory, too
-            data = stream.read()
-            broken.update(_broken(data, whole))
-            for first, values in zip(*_later_values(data, whole), strict=True):
-                line = data.count(b"\n", 0, first) + 1
-                yield line, values, data[first : first + RAW_BYTES_MAX]
-            return
         stream.seek(begins)
         if begins:
             stream.readline()  # it began in the block before
         left = begins + length + 1 - stream.tell()  # a line may begin at the block's end
         number = 0
-        while data := stream.read(CHUNK_BYTES if packed else max(0, min(left, CHUNK_BYTES))):
+        many = -1 if whole else CHUNK_BYTES  # as Spark, which has it in memory, too
+        while data := stream.read(many if packed or whole else max(0, min(left, many))):
             if not data.endswith(b"\n"):
                 data += stream.readline()
             left -= len(data)
-            broken.update(_broken(data))
+            broken.update(_broken(data, whole))
             at = 0
-            for first, values in zip(*_later_values(data), strict=True):
+            for first, values in zip(*_later_values(data, whole), strict=True):
                 number, at = number + data.count(b"\n", at, first), first
-                end = data.find(b"\n", first, first + RAW_BYTES_MAX)
+                end = -1 if whole else data.find(b"\n", first, first + RAW_BYTES_MAX)
                 end = end if end >= 0 else first + RAW_BYTES_MAX
                 yield number + 1, values, data[first:end]
             number += data.count(b"\n", at)
 
 
-def _broken(data: bytes, whole: bool = False) -> Iterator[str]:
+def _broken(data: bytes, whole: bool) -> Iterator[str]:
     """Texts with half a character, for which Spark has a question mark."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return
@@ -71,7 +65,7 @@ def _broken(data: bytes, whole: bool = False) -> Iterator[str]:
                         yield read
 
 
-def _later_values(data: bytes, whole: bool = False) -> tuple[list[int], list[int]]:
+def _later_values(data: bytes, whole: bool) -> tuple[list[int], list[int]]:
     """Of lines with several objects or lists: where the second begins, how many there are more."""
     size = data.count(b"\n") + data.count(b"\r") + 1
     firsts, values = np.empty((2, size), np.int64)
