@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
+from muntin.segments import key_streams
 from muntin.segments.building import WHOLE, build, merge, subtract
 from muntin.segments.codec import decode, encode
+from muntin.segments.shards import split
 from muntin.segments.sums import Sums, Totals
-from muntin.summaries import VectorMatrix
+from muntin.summaries import VectorMatrix, key_columns
+from muntin.summaries.items import hash_items
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
 INTEGERS = st.integers(-5, 5) | st.sampled_from([2**63 - 1, -(2**63), 2**62])
@@ -27,6 +30,7 @@ FLOATS = st.floats(-1e9, 1e9) | st.sampled_from([0.1, -0.0, 1e308, float("nan"),
 INT, FLOAT = (pa.int64(), INTEGERS), (pa.float64(), FLOATS)
 BOTH = Sums((("i", None), ("f", None)))
 KEYS = ((), ("text",), ("text", "number"))
+FIXTURE_STAYS = HealthCheck.function_scoped_fixture
 
 
 def oracle(stream: Stream, by: Any, values: Any, step: int = 1) -> dict[Any, list[Any]]:
@@ -94,6 +98,34 @@ def test_integers_have_the_same_bytes_however_they_were_spread(stream: Stream, d
     step = data.draw(st.sampled_from([2, 3, WHOLE]))
     rolled = encode(merge([stream.build(algebra, KEYS)], step))
     assert encode(merge([merge([part], step) for part in parts], step and 1)) == rolled
+
+
+@pytest.fixture
+def few_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys have one of four hashes; of their columns each value has its own."""
+    fold = key_columns.fold
+
+    def few(hashes: list[np.ndarray]) -> np.ndarray:
+        return fold(hashes) >> np.uint64(62) << np.uint64(62)
+
+    def of_one(columns: list[pa.Array]) -> np.ndarray:
+        (column,) = columns
+        return key_columns.hashes_of(column) if column.null_count else hash_items(column)
+
+    monkeypatch.setattr(key_columns, "fold", few)
+    monkeypatch.setattr(key_streams, "fold", few)
+    monkeypatch.setattr(key_streams, "hashes_of", of_one)
+
+
+@settings(suppress_health_check=[*settings().suppress_health_check, FIXTURE_STAYS])
+@given(streams(INT, FLOAT), st.data(), st.sampled_from([1, 4]))
+def test_keys_of_one_hash_stay_apart(few_hashes, stream: Stream, data: Any, shards: int) -> None:
+    types = Sums((("i", "int64"), ("f", "float64")))
+    parts = [by_bytes(part.build(types, KEYS)) for part in data.draw(spread(stream))]
+    merged = by_bytes(merge(parts))
+    check_against_oracle(stream, merged)
+    check_against_oracle(stream, merge([by_bytes(each) for each in split(merged, shards)]))
+    assert encode(merge(parts[::-1]).only(("text",))) == encode(merged.only(("text",)))
 
 
 LARGEST = 10**18 - 1
