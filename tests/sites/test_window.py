@@ -193,6 +193,26 @@ def test_what_is_read_is_of_one_moment(monkeypatch):
     fed.ingest.close()
 
 
+@pytest.mark.parametrize("then", [40, 44, 60])
+def test_what_comes_for_units_that_the_clock_brought_in_counts(then):
+    """Once the watermark had passed them, they were never read again."""
+    clock = [0.0]
+    fed = Fed(pipeline(window="20 seconds", idle="1 second"), lambda: clock[0])
+    fed.take([(0, "a", 0, 1.0, 1), (4 * 4, "a", 0, 1.0, 1)])
+    fed.look()
+    clock[0] = 6.0
+    fed.look()
+    moved = fed.machine.unit
+    fed.take([(4 * 5, "b", 0, 1.0, 1), (4 * 7, "b", 0, 1.0, 1), (then, "c", 0, 1.0, 1)])
+    fed.look()
+    end = (fed.machine.unit + 1) * UNIT - START
+    held = [row[1] for row in fed.events if end - 20 * SECOND <= row[0] * SECOND // 4 < end]
+    assert fed.machine.unit >= moved
+    assert fed.values() == Counter(held)
+    assert fed.values()["b"] == 2
+    fed.ingest.close()
+
+
 @pytest.mark.parametrize("taking_part", [False, True])
 def test_a_batch_of_many_units_leaves_those_before_in_the_window(monkeypatch, taking_part):
     """A site that took part anew knew of the units alone that were new."""

@@ -65,6 +65,7 @@ class PaneReader:
         self._clock = clock
         self._generation: tuple[int, int] | None = None
         self._newest: int | None = None
+        self._sealed = 0  # the newest unit that was, when it was read; the clock may be ahead
         self._late = 0
         self._events: dict[int, int] = {}  # of each unit in the window that holds any
         self._watermark: int | None = None
@@ -84,30 +85,32 @@ class PaneReader:
         if info is None or info.watermark is None:
             return None
         sealed = info.watermark // self._spec.unit - 1  # the newest whose panes all are
-        to, ahead = self._with_the_clock(info, sealed)
+        to = self._with_the_clock(info, sealed)
         generation = pieces.view.generation(), info.epoch
         anew = self._generation != generation or self._newest is None
         if not anew and self._newest is not None:
             to = max(to, self._newest)
             anew = to - self._newest > min(self._spec.units, CATCH_UP_UNITS_MAX)
-            if to == self._newest and info.late == self._late and not ahead:
+            if to == self._newest == self._sealed and info.late == self._late:
                 return None
-        units = self._changed(pieces, info, to, anew, ahead, stopped)
+        units = self._changed(pieces, info, to, anew, stopped)
+        if units is not None:
+            self._sealed = sealed
         if units is None or not (units or anew or to != self._newest):
             return None
         self._generation, self._newest, self._late = generation, to, info.late
         return News(to, units, anew)
 
     def _changed(
-        self, pieces: Pieces, info: PipelineInfo, to: int, anew: bool, ahead: bool, stopped: Stopped
+        self, pieces: Pieces, info: PipelineInfo, to: int, anew: bool, stopped: Stopped
     ) -> dict[int, Read] | None:
         """Units to read, read; None if it was stopped in between."""
         spec = self._spec
         known = {} if anew else self._events
         oldest = to - spec.units + 1
         first = oldest
-        if not anew and self._newest is not None and info.late == self._late and not ahead:
-            first = max(first, self._newest + 1)  # no unit that was read has changed
+        if not anew and info.late == self._late:  # no unit that was sealed has changed
+            first = max(first, self._sealed + 1)
         units: dict[int, Read] = {}
         start, end = first * spec.unit, (to + 1) * spec.unit
         away = absence(info.spec, spec.summary)
@@ -145,18 +148,17 @@ class PaneReader:
         table = key_rows(segment.algebra, found, (spec.value,))
         return ranked(table, spec.key, spec.value, spec.scale)
 
-    def _with_the_clock(self, info: PipelineInfo, sealed: int) -> tuple[int, bool]:
-        """The unit that the window moves to, and whether the clock has moved it further."""
+    def _with_the_clock(self, info: PipelineInfo, sealed: int) -> int:
+        """The unit that the window moves to."""
         spec = self._spec
         if spec.idle is None:
-            return sealed, False
+            return sealed
         now = self._clock()
         if info.watermark != self._watermark:
             self._watermark, self._moved_at = info.watermark, now
         quiet = now - self._moved_at - spec.idle / 1e6
         further = int(quiet / spec.clock_unit_seconds) + 1 if quiet > 0 else 0
-        ahead = further > 0 or (self._newest is not None and self._newest > sealed)
-        return sealed + further, ahead
+        return sealed + further
 
 
 def _lacks(part: str, until: int) -> BadArgument:
