@@ -129,6 +129,27 @@ muntin.stream(files, spec, once=True, **places).await_termination()
 """
 
 
+TABLE = """
+import pandas as pd
+import muntin
+from muntin.spark.session import session
+
+session("table")
+spec = {"name": "table", "time": "at", "pane": "1 hour", "fields": {"at": "to_timestamp(text)"},
+        "summaries": {"c": {"keys": ["k"], "indicators": []}}}
+table = pd.DataFrame({"text": ["2026-01-01 00:30:00"], "k": ["a"]})
+print(muntin.summarize(table, spec, progress=False).ledger.bounds("c", 3_600_000_000))
+"""
+
+
+def test_by_spark_connect_a_table_may_have_fields(connect):
+    done = subprocess.run(
+        [sys.executable, "-c", TABLE],
+        env=connect, capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert done.stdout == "(1767225600000000, 1767229200000000)\n", done.stderr[-2000:]
+
+
 def test_by_spark_connect_no_file_counts_that_spark_reads_several_times(connect, tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a[1].json", "b.json"):

@@ -19,6 +19,7 @@ from muntin.errors import (
     SpecError,
 )
 from muntin.spark import batch
+from muntin.spark.session import frame_of
 
 TIMES = [dt.datetime(2013, 1, 1, 5, 15), dt.datetime(2013, 1, 1, 5, 59), dt.datetime(2013, 1, 1, 6)]
 ROWS = {"time": TIMES, "origin": ["EWR", "JFK", "EWR"], "delay": [1, 2, 4]}
@@ -301,3 +302,11 @@ def test_items_that_would_be_joined_to_the_same_are_rejected(kind):
 def test_a_lazy_frame_is_told_what_makes_rows_of_it():
     with pytest.raises(BadArgument, match=r"LazyFrame\); a lazy one .* after \.collect\(\)"):
         muntin.summarize(pl.DataFrame(ROWS).lazy(), SPEC)
+
+
+def test_a_session_of_spark_connect_has_no_active_one_of_java():
+    class Connected:
+        def createDataFrame(self, table):
+            return table
+
+    assert frame_of(Connected(), "table") == "table"

@@ -196,20 +196,21 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     Spark makes the one active that a table is given to: what the user does next (a format that
     they registered, `getOrCreate`) would then be of the copy.
     """
+    if not is_classic(spark):  # of Connect, which makes none active
+        return spark.createDataFrame(table)
     kind: Any = type(spark)
     before = kind.getActiveSession()  # none in a thread that has asked for none
     known = kind._activeSession
     try:
-        return spark.createDataFrame(table)  # pyright: ignore[reportArgumentType]
+        return spark.createDataFrame(table)
     finally:
-        if is_classic(spark):
-            kind._activeSession = known
-            java: Any = spark._jvm
-            active = java.org.apache.spark.sql.classic.SparkSession
-            if before is None:
-                active.clearActiveSession()
-            else:
-                active.setActiveSession(before._jsparkSession)
+        kind._activeSession = known
+        java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+        active = java.org.apache.spark.sql.classic.SparkSession
+        if before is None:
+            active.clearActiveSession()
+        else:
+            active.setActiveSession(before._jsparkSession)
 
 
 def _with_settings(running: SparkSession, own: Mapping[str, str]) -> SparkSession:

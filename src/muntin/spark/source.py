@@ -59,9 +59,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """All that the source holds now."""
     ids_of(spark, source)  # Kafka answers
     reader = spark.read.format(source.format).options(**_options(source))
-    ddl = source.schema_
-    if source.format in _TEXT_FORMATS:
-        ddl = ddl or inferred_ddl(spark, source)
+    is_text = source.format in _TEXT_FORMATS
+    ddl = source.schema_ or (inferred_ddl(spark, source) if is_text else None)
     found = _loaded(reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
@@ -71,10 +70,8 @@ def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
 def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """The source as a stream. Files need a schema: it is read from those that are there."""
     reader = spark.readStream.format(source.format).options(**_options(source))
-    ddl = None
-    if source.format in FILE_FORMATS:
-        ddl = source.schema_ or inferred_ddl(spark, source)
-    path = source.path
+    is_files, path = source.format in FILE_FORMATS, source.path
+    ddl = (source.schema_ or inferred_ddl(spark, source)) if is_files else None
     here = local_path(path) if path else None
     if here is not None and here.is_file():
         # Spark streams folders: the folder with a filter for this one file
@@ -302,8 +299,7 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
             said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
             raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
     wanted = check_names(pipeline, df.columns)
-    kept = (*KEPT_COLUMNS, *FILE_COLUMNS)
-    wanted += [column for column in kept if column in df.columns]
+    wanted += [column for column in (*KEPT_COLUMNS, *FILE_COLUMNS) if column in df.columns]
     try:
         df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
     except PySparkException:
@@ -372,8 +368,7 @@ def no_column(column: str, pipeline: Pipeline, there: list[str], where: str = ""
     users = [f"summaries.{n}" for n, s in pipeline.summaries.items() if column in s.columns()]
     where = where or ("time" if column == pipeline.time.column else users[0])
     shown = [name for name in there if not name.startswith("_muntin_")]  # of reading itself
-    hint = did_you_mean(column, shown, "columns") or "nor any other"
-    hint += separated(shown)
+    hint = (did_you_mean(column, shown, "columns") or "nor any other") + separated(shown)
     if pipeline.source and pipeline.source.format == "parquet" and not pipeline.source.schema_:
         hint += " (where later files have it, name all columns in source.schema)"
     return f"{where}: the source has no column '{column}'; {hint}"
@@ -475,11 +470,10 @@ def _damaged_orc(source: SourceSpec) -> str:
 
 def _check_zone(source: SourceSpec, found: DataFrame, reader: Any) -> None:
     """SourceError where Java is in a zone beside UTC's, in which Spark reads times without one."""
-    sign, spark = "timestamp", found.sparkSession
-    if not is_classic(spark) or not any(sign in kind for _, kind in found.dtypes):
+    if not is_classic(found.sparkSession):
         return
-    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
-    zone = java.java.util.TimeZone.getDefault()
+    java: Any = found.sparkSession._jvm  # pyright: ignore[reportPrivateUsage]
+    zone, sign = java.java.util.TimeZone.getDefault(), "timestamp"
     if not zone.getRawOffset() and not zone.useDaylightTime():
         return
     if source.format == "jdbc":  # which tells times with a zone from others where it is asked to
