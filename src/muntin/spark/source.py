@@ -241,11 +241,7 @@ def _of_first_file(spark: SparkSession, source: SourceSpec) -> StructType | None
         converter = spark_parquet.ParquetToSparkSchemaConverter(state.conf())
         found = spark_parquet.ParquetFileFormat.readSchemaFromFooter(footer, converter)
         schema = StructType.fromJson(json.loads(found.json()))
-    except (
-        Py4JError,
-        PySparkException,
-        TypeError,
-    ):  # of a file that it cannot read, Spark says why
+    except (Py4JError, PySparkException, TypeError):  # what it cannot read, Spark tells
         return None
     # its job refuses columns of one name, and perhaps times of day
     is_odd = any(field.dataType.typeName() == "time" for field in schema)
