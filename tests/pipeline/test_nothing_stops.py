@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+from muntin.assembly import standing
 from muntin.errors import MuntinError
 from muntin.ledger.temporary import temporary
+from muntin.session import Session
 from muntin.spark.ingest import Ingest
 from tests.pipeline.arbitrary import events, span_of, spec_and_columns
-from tests.pipeline.support import gather, slices_of
+from tests.pipeline.support import events as driver_events
+from tests.pipeline.support import gather, pipeline, run, slices_of
 from tests.totals import SEED, total
 
 
@@ -92,6 +95,20 @@ def test_random_pipelines_never_stop():
 
 def test_a_sum_beyond_its_type_under_a_date_that_python_has_not():
     _named(80000434)  # a window's error stopped the pipeline, as one of the ledger
+
+
+def test_a_result_too_large_to_keep_says_so_in_the_trend(monkeypatch: pytest.MonkeyPatch):
+    rows = [(second, f"driver {second}", 1, 1, 1) for second in range(0, 300, 5)]
+    batches = [[driver_events(rows[:40])], [driver_events(rows[40:])]]
+    with run(pipeline(), batches) as ingest:
+        whole = Session(ingest.ledger).sql("SELECT driver, error FROM trend(busiest)")
+    assert whole.rows
+    assert all(driver and error is None for driver, error in whole.rows)
+    monkeypatch.setattr(standing, "PAYLOAD_BYTES_MAX", 100)
+    with run(pipeline(), batches) as ingest:
+        cut = Session(ingest.ledger).sql("SELECT DISTINCT error FROM trend(busiest)")
+        assert ingest._queries.failing["busiest"]["error"] == "the result is too large to keep"
+    assert cut.rows == [("the result is too large to keep",)]
 
 
 def test_half_floats_in_a_sketched_indicator():
