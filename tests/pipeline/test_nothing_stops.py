@@ -108,7 +108,7 @@ def test_a_result_too_large_to_keep_says_so_in_the_trend(monkeypatch: pytest.Mon
     with run(pipeline(), batches) as ingest:
         cut = Session(ingest.ledger).sql("SELECT DISTINCT error FROM trend(busiest)")
         assert ingest._queries.failing["busiest"]["error"] == "the result is too large to keep"
-    assert cut.rows == [("the result is too large to keep",)]
+    assert cut.rows == [["the result is too large to keep"]]
 
 
 def test_half_floats_in_a_sketched_indicator():
