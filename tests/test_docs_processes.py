@@ -150,6 +150,41 @@ def test_by_spark_connect_a_table_may_have_fields(connect):
     assert done.stdout == "(1767225600000000, 1767229200000000)\n", done.stderr[-2000:]
 
 
+OTHERS = """
+import os
+import pyarrow as pa
+import muntin
+from pyspark.sql import SparkSession
+from muntin.errors import SourceError
+
+spark = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
+spec = {"name": "table", "time": "at", "pane": "1 hour", "fields": {"at": "to_timestamp(text)"},
+        "summaries": {"c": {"keys": ["k"], "indicators": []}}}
+table = pa.table({"text": ["2026-01-01 00:30:00"], "k": ["a"]})
+for zone, ansi in (("Asia/Tokyo", "true"), ("UTC", "false"), ("UTC", "true")):
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        print(muntin.summarize(table, spec, progress=False).ledger.bounds("c", 3_600_000_000))
+    except SourceError as problem:
+        print(problem)
+"""
+
+
+def test_by_spark_connect_fields_are_evaluated_as_everywhere_or_refused(connect):
+    done = subprocess.run(
+        [sys.executable, "-c", OTHERS],
+        env=connect, capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "fields: spark.sql.session.timeZone of your session is Asia/Tokyo, which would change what "
+        'they are: spark.conf.set("spark.sql.session.timeZone", "UTC")',
+        "fields: spark.sql.ansi.enabled of your session is false, which would change what they "
+        'are: spark.conf.set("spark.sql.ansi.enabled", "true")',
+        "(1767225600000000, 1767229200000000)",
+    ], done.stderr[-2000:]
+
+
 def test_by_spark_connect_no_file_counts_that_spark_reads_several_times(connect, tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a[1].json", "b.json"):

@@ -26,7 +26,7 @@ from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, l
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
-from muntin.spark.session import frame_of, is_classic
+from muntin.spark.session import check_evaluates, frame_of, is_classic
 from muntin.spark.session import session as spark_session
 from muntin.spark.source import batch_source, check_source, needed
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
@@ -144,6 +144,7 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
         return gather_table(data, pipeline)
     needs("spark", "fields:")
     spark = spark_session(settings=pipeline.spark)  # which evaluates them
+    check_evaluates(spark, pipeline.fields)
     table = arrow_of(data).read_all()
     try:
         try:
@@ -170,6 +171,7 @@ def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
         check_source(source)
     with in_background(lambda: warm(pipeline)):  # while Spark starts
         spark = spark_session(settings=with_connector(pipeline.source, pipeline.spark))
+        check_evaluates(spark, pipeline.fields)
         gathers = [_of_source(spark, source, pipeline) for source in sources]
     return lambda plan: [row for each in gathers for row in each(plan)]
 

@@ -25,6 +25,10 @@ _ours: set[str] = set()  # applications that were started here
 _with_workers: set[str] = set()  # and those that have run a Python task
 _lending = threading.Lock()
 _usual: list[str] = []  # Spark's Python, for each block of `own_python` that is at work
+_EVALUATING = {
+    "spark.sql.session.timeZone": ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"),
+    "spark.sql.ansi.enabled": ("true",),
+}
 _LOG = logging.getLogger("muntin.spark")
 
 
@@ -234,6 +238,20 @@ def _with_settings(running: SparkSession, own: Mapping[str, str]) -> SparkSessio
     if ignored:
         _LOG.warning("spark: %s: not applied, as Spark runs already", ", ".join(ignored))
     return copy
+
+
+def check_evaluates(spark: SparkSession, fields: Mapping[str, str]) -> None:
+    """SourceError where fields would come out otherwise than with our settings: of a session of
+    Spark Connect no copy is made."""
+    if not fields or is_classic(spark):
+        return
+    for key, same in _EVALUATING.items():
+        value = str(spark.conf.get(key))
+        if value not in same:
+            raise SourceError(
+                f"fields: {key} of your session is {value}, which would change what they are: "
+                f'spark.conf.set("{key}", "{same[0]}")'
+            )
 
 
 def start_worker(spark: SparkSession) -> None:

@@ -58,7 +58,7 @@ from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
 from muntin.spark.rows import Row
 from muntin.spark.running import Running
-from muntin.spark.session import is_elsewhere, start_worker
+from muntin.spark.session import check_evaluates, is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.sink_stream import SinkStream
 from muntin.spark.source import check_source, nanoseconds_of, needed, read_of, stream_source
@@ -491,6 +491,7 @@ def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
     with in_background(lambda: warm(pipeline)):
         settings = with_connector(pipeline.source, pipeline.spark)
         spark = made_for(spark_session(settings=settings), checkpoint)
+        check_evaluates(spark, pipeline.fields)
         with in_background(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source)
 
