@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from muntin.demo.recorded import HISTORY_DAYS, SECONDS_AN_HOUR, Recording
+from muntin.errors import BadArgument
 from muntin.ledger.sqlite import SqliteLedger
+from muntin.server.serving import _listening
 from muntin.summaries.kernels import cache_folder
 from tests.docs_samples import ROOT
 
@@ -86,6 +88,11 @@ def test_a_port_that_is_taken_ends_it_before_spark_starts(tmp_path, what):
     why = "Address already in use; choose another --port"
     assert f"error: cannot listen on 127.0.0.1:{port}: {why}\n" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_host_that_is_none_is_told_as_that():
+    with pytest.raises(BadArgument, match=r"cannot listen on \[::1\]:0: .*; choose another --host"):
+        _listening("[::1]", 0)
 
 
 def test_the_places_that_name_the_version_agree():

@@ -218,6 +218,8 @@ def _listening(host: str, port: int, option: str = "--port") -> socket.socket:
     except (OSError, OverflowError) as problem:
         listening.close()
         why = getattr(problem, "strerror", problem)
+        if isinstance(problem, socket.gaierror):
+            option = option.replace("--port", "--host")
         raise BadArgument(
             f"cannot listen on {host}:{port}: {why}; choose another {option}"
         ) from None
