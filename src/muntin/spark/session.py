@@ -29,6 +29,7 @@ _EVALUATING = {
     "spark.sql.session.timeZone": ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"),
     "spark.sql.ansi.enabled": ("true",),
 }
+"""Of `READING`, what the values of fields depend on, and all texts that mean the same."""
 _LOG = logging.getLogger("muntin.spark")
 
 
