@@ -136,6 +136,31 @@ def test_times_in_a_way_of_their_own(init):
     assert found.fields == {"at": "try_to_timestamp(`at`, 'd/M/yyyy H:mm:ss')"}
 
 
+@pytest.mark.parametrize(
+    ("day", "clock", "field"),
+    [
+        ("2024-03-{:02}", "{:02}:05:00", "concat(`Day`, ' ', `Clock`)"),
+        (
+            "2024-03-{:02}",
+            "{}:05",
+            "try_to_timestamp(concat(`Day`, ' ', `Clock`), 'yyyy-M-d H:mm')",
+        ),
+        ("{}.3.2024", "{}:05", "try_to_timestamp(concat(`Day`, ' ', `Clock`), 'd.M.yyyy H:mm')"),
+        (
+            "3/{}/2024",
+            "{}:05 PM",
+            "try_to_timestamp(concat(`Day`, ' ', `Clock`), 'M/d/yyyy h:mm a')",
+        ),
+    ],
+)
+def test_a_day_and_a_time_of_day_in_columns_of_their_own(init, day, clock, field):
+    rows = [f"EWR,{day.format(n // 30 + 1)},{clock.format(n % 9 + 1)},{n}" for n in range(600)]
+    found, _ = init("d.csv", "\n".join(["origin,Day,Clock,delay", *rows]) + "\n")
+    assert (found.time.column, found.fields) == ("Day_Clock", {"Day_Clock": field})
+    assert list(found.summaries["d"].keys) == [("origin",)]
+    assert duration_text(found.pane) == "10 minutes"
+
+
 def test_many_rows_without_a_number_where_one_text_stands_for_none(init):
     rows = [f"{t},EWR,{'n/a' if n % 4 == 0 else n * 1.5}" for n, t in enumerate(MINUTES)]
     found, said = init("d.csv", csv(rows))

@@ -41,6 +41,7 @@ _CLOCKS = (
     "", " H:mm", " H:mm:ss", " H:mm:ss.SSS", " h:mm a", " h:mm:ss a", "'T'HH:mm:ss", "'T'HHmmss",
     "HHmmss", ":HH:mm:ss XX",
 )  # fmt: skip
+_CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d{1,9})?)?( ?[AaPp][Mm])?"  # in a column of its own
 _STRPTIME = {
     "yyyy": "Y", "yy": "y", "MMM": "b", "MM": "m", "M": "m", "dd": "d", "d": "d", "HH": "H",
     "H": "H", "h": "I", "mm": "M", "SSS": "g", "ss": "S", "a": "p", "XX": "z",
@@ -192,6 +193,8 @@ def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
             return name, None, []
+    if made := _day_and_clock(sample):
+        return made
     in_order = [*named, *(name for name in columns if name not in named)]
     texts = [name for name in in_order if columns[name][0] == "VARCHAR" and columns[name][1]]
     for name in texts:
@@ -221,6 +224,39 @@ def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
             f"; {bad.sum():,} rows have no time in '{n}'{sample.first(n, bad)}" for n, bad in odd
         )
     )
+
+
+def _day_and_clock(sample: Sample) -> tuple[str, None, list[str]] | None:
+    """The event time where the day stands in one column and the time of day in another one: a
+    column of the sample that is made of both, in their place."""
+    columns = sample.columns
+    texts = {
+        n: sample.table[n].drop_null() for n, (kind, _) in columns.items() if kind == "VARCHAR"
+    }
+    clocks = (n for n, text in texts.items() if len(text) and count(text, _CLOCK) >= _most(text))
+    clock = next(clocks, None)
+    if clock is None:
+        return None
+    dates = [name for name, (kind, _) in columns.items() if kind == "DATE"]
+    for day in (*dates, *(name for name in texts if name != clock)):
+        name = f"{day}_{clock}"
+        if name in columns:
+            continue
+        both = Sample(sample.format, sample.files, connection=sample.connection)
+        made = sample.made(f"{quoted(day)} || ' ' || {quoted(clock)}")
+        both.table = sample.table.append_column(name, made)
+        patterns = [] if len(_times(made)) >= _most(made) else _patterns(both, name)
+        if len(made) == made.null_count or not (patterns or len(_times(made))):
+            continue
+        spelled = (sample.fields.get(part, in_backticks(part)) for part in (day, clock))
+        sample.fields[name] = "concat({}, ' ', {})".format(*spelled)
+        sample.left_out |= dict.fromkeys((day, clock), f"is in {name}")
+        sample.table = both.table
+        sample.connection.register("sample", sample.table)
+        columns[name] = ("VARCHAR", len(made))
+        del columns[day], columns[clock]
+        return name, None, patterns
+    return None
 
 
 def _most(column: pa.ChunkedArray) -> float:
