@@ -168,6 +168,24 @@ def test_a_revision_of_the_newest_window_takes_back_what_it_ended():
     assert look((10, 1), (11, 1))[4:] == [("firing", "09")]
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_revision_that_came_after_a_later_window_does_not_count(together, monkeypatch):
+    """However many closings are looked at in one go."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    ledger = temporary()
+    ingest = Ingest(alerting(), ledger, query_id="q")
+    rows = [minute(0, {"a": 9}), minute(1, {"a": 1}) + minute(2, {"b": 1}), minute(2, {"a": 9}),
+            minute(3, {"a": 9}), minute(1, {"a": 9}), minute(4, {"a": 1}), minute(5, {"b": 1})]  # fmt: skip
+    for number, of_batch in enumerate(rows):
+        ingest.take(number, gather([events(of_batch)]))
+        if number < 2 or not together:
+            ingest._alerts.finish()
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger) == [("firing", "a", "17"), ("resolved", "a", "18")]
+    ledger.close()
+
+
 @pytest.mark.parametrize("away", [0, 50, 300])
 def test_time_in_which_nobody_looked_does_not_count(away):
     """The clock alone tells how long a condition `on: update` has lasted."""

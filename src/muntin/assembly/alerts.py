@@ -153,9 +153,13 @@ class Alerts:
         self, step: _Look, name: str, spec: AlertSpec, windows: Sequence[ClosedWindow]
     ) -> None:
         until = step.alert(name)["until"]
-        mine = [w for w in windows if w.summary == self._queries.follows[name]]
-        mine = sorted({w.start: w for w in mine if until is None or w.end >= until}.values(),
-                      key=lambda w: (w.end, w.start))  # fmt: skip
+        newest: dict[int, ClosedWindow] = {}
+        for window in windows:
+            if window.summary == self._queries.follows[name] and (
+                window.start in newest or until is None or window.end >= until
+            ):
+                newest[window.start], until = window, max(window.end, until or 0)
+        mine = [*newest.values()]
         for first in range(0, len(mine), WINDOWS_AT_ONCE):
             self._ask_group(step, name, spec, mine[first : first + WINDOWS_AT_ONCE])
 
