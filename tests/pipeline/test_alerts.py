@@ -174,11 +174,10 @@ def test_a_revision_that_came_after_a_later_window_does_not_count(together, monk
     monkeypatch.setattr(Alerts, "_watch", lambda _: None)
     ledger = temporary()
     ingest = Ingest(alerting(), ledger, query_id="q")
-    rows = [minute(0, {"a": 9}), minute(1, {"a": 1}) + minute(2, {"b": 1}), minute(2, {"a": 9}),
-            minute(3, {"a": 9}), minute(1, {"a": 9}), minute(4, {"a": 1}), minute(5, {"b": 1})]  # fmt: skip
-    for number, of_batch in enumerate(rows):
-        ingest.take(number, gather([events(of_batch)]))
-        if number < 2 or not together:
+    came = zip((0, 1, 2, 3, 1, 4, 5), "aaaaaab", (9, 1, 9, 9, 9, 1, 1), strict=True)
+    for number, (at, driver, many) in enumerate(came):
+        ingest.take(number, gather([events(minute(at, {driver: many}))]))
+        if number < 3 or not together:
             ingest._alerts.finish()
     ingest.finish(ended=False)
     ingest.close()

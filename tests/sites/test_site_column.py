@@ -16,7 +16,7 @@ from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
 from tests.pipeline.support import gather
 from tests.sites.conftest import until
-from tests.sites.fed import START, top
+from tests.sites.fed import START, sites, top
 from tests.sites.stream import HEARTBEAT, PANE_US, RANKING, check_top, coordinator, events
 
 VALUES = {"north": "N", "south": "S"}
@@ -91,6 +91,29 @@ def test_what_one_site_has_read_is_there_for_all(monkeypatch):
     assert [unit["here"] for unit in read[0]] == [1] * 4
     assert read[0] != read[1]
     ingest.close()
+
+
+def test_a_value_that_no_event_has_is_told(tmp_path):
+    """A mistyped one made a site of zeros without a word."""
+    with CoordinatorServer(coordinator(tmp_path), reader_token="", operator_token="") as server:
+        pipeline, ledger = spec(server.address, site_values=VALUES | {"south": "s"}), temporary()
+        ingest = Ingest(pipeline, ledger, query_id="q")
+        with Site(ledger, pipeline, "south") as south, Site(ledger, pipeline, "north") as north:
+            for batch in range(3):
+                ingest.take(batch, gather([pane_of_all(START + batch)]))
+            told = until(lambda: {s["name"]: s["problem"] for s in sites(server)}["south"])
+            assert told == "no event so far has region 's'; did you mean 'S'?"
+            until(lambda: south.status["problem"] == told)
+            until(lambda: north.status["phase"] != "joining")
+            assert not north.status["problem"]
+            late = pane_of_all(START)
+            region = pa.array(["s"] * late.num_rows)
+            ingest.take(
+                3, gather([late.set_column(late.schema.names.index("region"), "region", region)])
+            )
+            until(lambda: not any(s["problem"] for s in sites(server)))
+            until(lambda: not south.status["problem"])
+        ingest.close()
 
 
 def test_a_sum_beyond_its_type_keeps_out_the_site_that_has_it():

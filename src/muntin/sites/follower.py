@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import pc
-from muntin.errors import BadArgument
+from muntin.errors import BadArgument, did_you_mean
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import PipelineInfo
@@ -70,6 +70,8 @@ class PaneReader:
         self._events: dict[int, int] = {}  # of each unit in the window that holds any
         self._watermark: int | None = None
         self._moved_at = 0.0
+        self.doubt: str | None = None
+        """Why it may be that nothing is this site's; "" where something was, None before."""
 
     def look(self, stopped: Stopped = lambda: False) -> News | None:
         """What is new; None where nothing is, or nothing was ever sealed. Raises LedgerError: the
@@ -145,8 +147,18 @@ class PaneReader:
             column = found.key_arrays()[found.by.index(spec.site_column)].cast(pa.string())
             belongs = pc.equal(column, spec.site_values[spec.site]).fill_null(False)
             found = found.rows_at(np.flatnonzero(belongs))
+            self._note(column, met=len(found.events) > 0)
         table = key_rows(segment.algebra, found, (spec.value,))
         return ranked(table, spec.key, spec.value, spec.scale)
+
+    def _note(self, column: pa.Array, *, met: bool) -> None:
+        """Whether any event so far was of this site; a mistyped value is no other's."""
+        if met:
+            self.doubt = ""
+        elif self.doubt is None and len(column):
+            there = ["null" if v is None else v for v in pc.unique(column).to_pylist()]
+            name, value = self._spec.site_column, self._spec.site_values[self._spec.site]
+            self.doubt = f"no event so far has {name} '{value}'; {did_you_mean(value, there)}"
 
     def _with_the_clock(self, info: PipelineInfo, sealed: int) -> int:
         """The unit that the window moves to."""

@@ -163,9 +163,7 @@ class Site:
             except LedgerError as problem:
                 await self._troubled(link, str(problem))
                 continue
-            if link.trouble and self._status["problem"] == link.trouble:
-                self._say(problem="")
-            link.trouble = ""
+            self._tell(link, follower.doubt or "")
             if news is None:
                 continue
             link.send(machine.move(news, self.spec.now()))
@@ -174,13 +172,19 @@ class Site:
 
     async def _troubled(self, link: Link, why: str) -> None:
         """The ledger cannot be read now: say so here and to the coordinator, and rest."""
-        if why != link.trouble:
-            _LOG.warning("site %s cannot read its ledger: %s", self.spec.site, why)
-        self._say(problem=why)
-        if why != link.trouble and not link.ready.is_set():  # else it goes with a report
+        new = why != link.trouble
+        self._tell(link, why, " cannot read its ledger")
+        if new and not link.ready.is_set():  # else it goes with a report
             await link.fail(why)
-        link.trouble = why
         await asyncio.sleep(REST_SECONDS)
+
+    def _tell(self, link: Link, why: str, what: str = "") -> None:
+        """What is wrong with what is read, "" where nothing is: once in the log."""
+        if why and why != link.trouble:
+            _LOG.warning("site %s%s: %s", self.spec.site, what, why)
+        if self._status["problem"] in ("", link.trouble):
+            self._say(problem=why)
+        link.trouble = why
 
     async def _tick(self, machine: SiteMachine, link: Link) -> None:
         unit = self.spec.clock_unit_seconds
