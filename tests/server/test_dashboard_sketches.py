@@ -67,6 +67,25 @@ def test_quantiles_over_time_with_their_error(page, watched):
     wait(page, moved, drawn)
 
 
+def test_over_time_what_is_kept_in_longer_slices_alone_is_left_out(page):
+    """Of its first part nothing is left but a rollup of ten minutes: nothing at all was drawn."""
+    kept = {"panes": "2 minutes", "rollups": "5 minutes"}
+    fares = {"fares": {"kind": "quantiles", "value": "fare"}}
+    ledger = temporary()
+    spec = pipeline(summaries=fares, queries={}, retention=kept, rollups=["1 minute", "10 minutes"])
+    feeder = Feeder(ledger, spec)
+    for _ in range(21):
+        feeder.minute()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        found = panel("Quantiles of fares")
+        wait(page, f"{found}?.querySelectorAll('.bars tr').length > 0")
+        page.get_by_label("window").select_option(label="all")
+        points = f"{found}.querySelector('.chart polyline')?.getAttribute('points')"
+        wait(page, f"{points}?.split(' ').length > 5")
+    feeder.close()
+
+
 def test_another_key_has_other_bands(page, watched):
     server, _ = watched
     page.goto(server.url)

@@ -20,7 +20,7 @@ function slices({ start, end }) {
   const step = 1000 * (STEPS_S.find((s) => last - first <= 1000 * s * (SLICES - 1)) ?? STEPS_S.at(-1));
   const starts = [];
   for (let at = Math.floor(first / step) * step; at < last && starts.length < SLICES; at += step) starts.push(at);
-  return starts.map((at) => [instant(at), instant(at + step)]);
+  return { step, runs: starts.map((at) => [instant(at), instant(at + step)]) };
 }
 
 // One series a quantile; each point stands at the end of the panes that it covers.
@@ -43,6 +43,7 @@ export default function panel(section, summary, live) {
   const from = `FROM quantiles(${quoted(summary.name)}, ${ASKED.join(", ")})`;
   const spans = windowsOf(summary, true);
   let window = spans[0][0], key = "", groups = new Map(), covered = null, series = [];
+  const gone = {}; // step -> start of the last slice that only a longer one holds any more, with what came after
   let worst = 0.99;
   const ask = () => follow(by.length
     ? `SELECT ${keys}, q, value, lower, upper FROM quantiles(${quoted(summary.name)}, ${worst}) ${window} ORDER BY value DESC NULLS LAST LIMIT ${KEYS}`
@@ -62,14 +63,18 @@ export default function panel(section, summary, live) {
     const chosen = groups.get(whose.value) ?? [];
     const where = chosen.map((value, i) =>
       `${quoted(by[i])} ${value == null ? "IS NULL" : `= ${literal(value)}`}`).join(" AND ");
-    const all = slices(covered), statements = [];
-    for (let i = 0; i < all.length; i += AT_ONCE) {
-      statements.push(all.slice(i, i + AT_ONCE).map(([start, end], n) =>
-        `SELECT ${n} AS n, q, value, lower, upper ${from} FOR '${start}' TO '${end}'` +
-        (where ? ` WHERE ${where}` : "")).join(" UNION ALL "));
-    }
+    const { step, runs } = slices(covered);
+    const asked = (some) => live.query(some.map(([start, end], n) =>
+      `SELECT ${n} AS n, q, value, lower, upper ${from} FOR '${start}' TO '${end}'` +
+      (where ? ` WHERE ${where}` : "")).join(" UNION ALL ")).catch((problem) => {
+      if (problem.code !== "dropped") throw problem;
+      if (!(some[0][0] <= gone[step])) gone[step] = some[0][0];
+      return some.length > 1 ? asked(some.slice(1)) : { columns: [], rows: [], windows: [] };
+    });
+    const all = runs.filter(([start]) => !(start <= gone[step])), answers = [];
+    for (let i = 0; i < all.length; i += AT_ONCE) answers.push(asked(all.slice(i, i + AT_ONCE)));
     try {
-      series = seriesOf(await Promise.all(statements.map((statement) => live.query(statement))));
+      series = seriesOf(await Promise.all(answers));
       draw();
     } catch (problem) {
       if (problem.status) note.textContent = problem.message; // else the page says that the connection is lost
