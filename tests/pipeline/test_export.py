@@ -225,6 +225,39 @@ def test_windows_that_are_dropped_while_an_export_runs_are_told(tmp_path, monkey
     ingest.close()
 
 
+@pytest.mark.parametrize("of", ["windows", "panes"])
+def test_what_is_left_out_is_told_before_what_comes_after_it_is_out(
+    tmp_path, monkeypatch, caplog, of
+):
+    """A run that is killed then has said it; no other one would find it."""
+    kept = pipeline(
+        summaries={"areas": SUMMARIES["areas"]},
+        queries={},
+        retention={"panes": "2 minutes", "history": "2 minutes"},
+    )
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    to = (ingest.ledger, "areas", "parquet", f"{tmp_path}/out")
+    ingest.take(0, gather([events(rows(0, 100))]))
+    export(*to, of=of)
+    for number in range(1, 6):
+        ingest.take(number, gather([events(rows(100 * number, 100 * number + 100))]))
+    append = ParquetFolder.append
+
+    def killed(folder, made):
+        append(folder, made)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(ParquetFolder, "append", killed)
+        with pytest.raises(KeyboardInterrupt):
+            export(*to, of=of)
+    assert [each.getMessage().split(": ")[1] for each in caplog.records] == [
+        "retention dropped what was not out"
+    ]
+    assert export(*to, of=of).dropped_before is None
+    ingest.close()
+
+
 def test_panes_without_events_are_not_left_out(tmp_path):
     """Retention has dropped what is out, and then time in which nothing came."""
     kept = pipeline(summaries=SUMMARIES, queries={}, retention={"panes": "10 minutes"})

@@ -105,9 +105,6 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"{waiting} left for the revision that has their late events")
         if said.dropped:
             typer.echo(f"{how_many(said.dropped, 'window')} left out: retention has dropped panes")
-        if said.dropped_before is not None:
-            dropped = f"{what} before {instant_text(said.dropped_before)}"
-            typer.echo(f"{dropped} left out: retention dropped what was not out")
         if said.lacking_before is not None:
             until = instant_text(said.lacking_before)
             typer.echo(f"what begins before {until} may lack events: {summary} was not there then")

@@ -1,6 +1,7 @@
 """A summary's windows or panes out of a ledger, each revision of them once."""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ COMMIT_BYTES = 64 << 20
 PANES_READ = 256
 """At once, however little they hold."""
 WINDOWS_READ = 1_000
+_LOG = logging.getLogger("muntin")
 
 Done = Mapping[tuple[int, int], tuple[int, int]]
 """Start and revision of what a table has already; its end and its events."""
@@ -49,6 +51,15 @@ class Exported:
     """Retention has dropped windows or panes before this time, and not all of them were out."""
     lacking_before: int | None = None
     """What begins before this time may lack events: the summary was not there all the time."""
+
+    def leave_out(self, summary: str, before: int) -> None:
+        """Said before the next commit, after which no other run would find it."""
+        if before != self.dropped_before:
+            shown = instant_text(before)
+            _LOG.warning(
+                "%s before %s left out: retention dropped what was not out", summary, shown
+            )
+        self.dropped_before = before
 
 
 def windows(
@@ -108,7 +119,7 @@ def panes(
         with pieces_of(ledger, SegmentCache(0)) as pieces:
             spans = _panes(pieces, layout, start, end, done)
             if start < (dropped := pieces.extent(layout).dropped or 0):  # it came before us
-                said.dropped_before = dropped
+                said.leave_out(layout.name, dropped)
             if len(spans):
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
                 at = np.searchsorted(whole.slices, spans.start // layout.pane)
@@ -130,7 +141,7 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     newest = {start: events for (start, _), (_, events) in sorted(done.items())}
     there = sum(events for start, events in newest.items() if around and start >= around[0])
     if around is None or there != pieces.events(layout, *around):
-        said.dropped_before = dropped
+        said.leave_out(layout.name, dropped)
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
