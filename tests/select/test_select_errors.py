@@ -163,7 +163,7 @@ WRONG = [
     ("SELECT 1 FROM orders a CROSS JOIN »orders b« ON true", "not_allowed", "CROSS", "leave out"),
     ("SELECT driver FROM orders(driver) LIMIT 2, »3«", "syntax", "LIMIT 3 OFFSET 2", ""),
     ("SELECT 1 FROM orders(driver) WHERE »X1« = 5", "type", "driver is a text", "quotes"),
-    ("SELECT 1 FROM orders(driver) WHERE »Y2« = driver", "type", "time is an integer", "quotes"),
+    ("SELECT 1 FROM orders(driver) WHERE Y2 = »driver«", "type", "driver is a text", "quotes"),
     ("SELECT 1 FROM orders WHERE »time > 3« = true", "syntax", "compared again", "AND"),
     ("SELECT abs(area), »abs«('1') FROM orders(area)", "type", "abs(STRING)", "x::TIMESTAMP"),
     ("SELECT »hour«(NULL)", "type", "hour(", "x::TIMESTAMP"),

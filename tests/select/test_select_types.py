@@ -198,9 +198,9 @@ def test_a_comparison_is_placed_whatever_the_constants_before(
     session: Session, fraction: str
 ) -> None:
     text = f"SELECT q FROM quantiles(q, {fraction}) FOR ALL WHERE q = 'a'::TEXT"
-    with pytest.raises(SelectError, match="q is a number") as raised:
+    with pytest.raises(SelectError, match="is a text, and is compared with a number") as raised:
         session.sql(text)
-    assert raised.value.position == text.index("q = 'a'")
+    assert raised.value.position == text.index("::TEXT")
     text = f"SELECT '{fraction}', 'q', q AS \"'q'\" FROM quantiles(q, {fraction}) WHERE q = 'q'"
     with pytest.raises(SelectError, match="cannot be read as DOUBLE") as raised:
         session.sql(text)

@@ -1,11 +1,12 @@
 """What DuckDB's plan of a statement reads as another type than it is, though nobody has said so.
 
-DuckDB casts without a word: a text to the type of what stands beside it, of which it reads a part;
-a decimal to fewer digits. `database.py` refuses such statements.
+DuckDB casts without a word: a text to the type of what stands beside it, of which it reads a part,
+and fails at the first row that holds none; a decimal to fewer digits. `database.py` refuses such
+statements, whatever the rows are today.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -14,10 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.arrow import is_text
+
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 _INTEGERS = ("INT", "INTEGER")
 _ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
 _FRACTION = re.compile(r"\d\.\d")
+_CAST = re.compile(rb"(TRY_)?CAST\(")
 _TIME_OF_DAY = re.compile(r"\S[ T].*[1-9]")  # but midnight
 _UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 
@@ -34,13 +38,17 @@ class TextRead:
     """By TRY_CAST."""
 
 
-def _casts(plan: Any) -> Iterator[Any]:
-    """The casts of a plan, the innermost first."""
+def _casts(plan: Any, around: Any = None) -> Iterator[Any]:
+    """The casts of a plan, the innermost first; and whether each is for a comparison."""
     for each in plan if isinstance(plan, list) else plan.values():
         if isinstance(each, dict | list):
-            yield from _casts(each)
+            yield from _casts(each, around if isinstance(plan, list) else plan)
     if isinstance(plan, dict) and plan.get("type") == "OPERATOR_CAST":
-        yield plan
+        yield plan | {"compared": _compares(around or {})}
+
+
+def _compares(node: Any) -> bool:
+    return str(node.get("type")).startswith("COMPARE_") or "comparison" in node
 
 
 def texts_of(plan: Any) -> Iterator[TextRead]:
@@ -59,11 +67,36 @@ def texts_of(plan: Any) -> Iterator[TextRead]:
             yield TextRead(value["value"], kind, place, cast["query_location"] != place, tried)
 
 
-def may_be_read(sql: str, tables: Sequence[pa.Table]) -> bool:
-    """Whether there are texts or decimals in a statement that DuckDB may read as something else."""
-    kinds = (kind for table in tables for kind in table.schema.types)
-    decimals = any(pa.types.is_decimal(kind) and kind.scale > 0 for kind in kinds)
-    return "'" in sql or decimals or _FRACTION.search(sql) is not None
+def may_be_read(sql: str, tables: Sequence[pa.Table], compared: Collection[str]) -> bool:
+    """Whether there are texts or decimals in a statement that DuckDB may read as something else.
+    `compared`: the names of what it compares."""
+    columns = [field for table in tables for field in table.schema]
+    decimals = any(pa.types.is_decimal(c.type) and c.type.scale > 0 for c in columns)
+    plain = {c.name for c in columns} - {c.name for c in columns if is_text(c.type)}
+    texts = "'" in sql or not plain.issuperset(compared)
+    return texts or decimals or _FRACTION.search(sql) is not None
+
+
+def mixed(plan: Any, sql: bytes) -> Iterator[tuple[str, str, int]]:
+    """Texts that are read as another type to be compared with it, and in tuples also what is read
+    as text: both types, and where that stands.
+
+    `sql`: what the plan is of. Constants are left to `texts_of`. A cast that the statement asks for
+    stands where its word does, others where their value does.
+    """
+    for cast in _casts(plan):
+        given, asked, (child,) = cast["arguments"][0], cast["return_type"], cast["children"]
+        place = cast["query_location"]
+        asked_for = place != child["query_location"] and _CAST.match(sql, min(place, len(sql)))
+        if asked_for or child["type"] == "VALUE_CONSTANT":
+            continue
+        for one, other, _ in _parts(given, asked, child):
+            kinds = one["id"], other["id"]
+            if kinds[1] == "BOOLEAN" and not cast["compared"]:
+                continue  # a text as a condition
+            of_text = kinds[0] == "VARCHAR" or (given["id"] == "TUPLE" and kinds[1] == "VARCHAR")
+            if of_text and kinds[0] != kinds[1] and "NULL" not in kinds:
+                yield *kinds, place
 
 
 def rounded(plan: Any) -> Iterator[int]:
@@ -72,18 +105,24 @@ def rounded(plan: Any) -> Iterator[int]:
     for cast in _casts(plan):
         given, asked, (child,) = cast["arguments"][0], cast["return_type"], cast["children"]
         if cast["query_location"] == child["query_location"]:
-            yield from _rounded_as(given, asked, child)
+            for part in _parts(given, asked, child):
+                yield from _rounded_as(*part)
+
+
+def _parts(given: Any, asked: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """The types of a value, as it is and as it is read, and it; of a tuple those of its parts."""
+    if not given["id"] == asked["id"] == "TUPLE":
+        yield given, asked, value
+        return
+    is_row = value.get("qname", {}).get("path", [])[-1:] == ["row"]
+    parts = value["children"] if is_row else repeat(value)
+    pairs = zip(*(kind["type_info"]["child_types"] for kind in (given, asked)), strict=True)
+    for (one, other), part in zip(pairs, parts, strict=False):
+        yield from _parts(one["second"], other["second"], part)
 
 
 def _rounded_as(given: Any, asked: Any, value: Any) -> Iterator[int]:
-    """Where a value of one type loses digits as another; of a tuple each part by itself."""
-    if given["id"] == asked["id"] == "TUPLE":
-        is_row = value.get("qname", {}).get("path", [])[-1:] == ["row"]
-        parts = value["children"] if is_row else repeat(value)
-        pairs = zip(*(kind["type_info"]["child_types"] for kind in (given, asked)), strict=True)
-        for (one, other), part in zip(pairs, parts, strict=False):
-            yield from _rounded_as(one["second"], other["second"], part)
-        return
+    """Where a value of one type loses digits as another."""
     place = value["query_location"]
     whole = asked["id"].endswith(("INT", "INTEGER"))
     if whole and given["id"] in ("FLOAT", "DOUBLE"):

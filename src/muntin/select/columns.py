@@ -31,10 +31,6 @@ class Origin:
     name: str
 
 
-Kind = str | Origin | tuple[str | Origin | None, ...] | None
-"""A type; that of a column; a number, if all of these are numbers; None: only DuckDB knows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a source."""
@@ -42,7 +38,8 @@ class Column:
     name: str
     pieces: int = 1
     """How many strings || and concat may have joined into one value."""
-    kind: Kind = None
+    origin: Origin | None = None
+    """Where it is no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ def _identifier(name: str, like: exp.Expr | None) -> exp.Identifier:
 
 def _means(node: exp.Column, column: Column) -> None:
     node.set("this", _identifier(column.name, node.this))
-    node.meta["kind"] = column.kind
+    node.meta["origin"] = column.origin
 
 
 _INSTEAD = {
@@ -309,7 +306,7 @@ class ColumnResolver:
                 raise self._ambiguous(node, f"'{node.name}'", f"write {shown}")
         node.set("this", _identifier(column.name, node.this))
         if name not in scope.given:  # in some clauses it means what AS has given
-            node.meta["kind"] = column.kind
+            node.meta["origin"] = column.origin
 
     def _indicator(self, node: exp.Column, source: FromSource, number: int) -> Column:
         bound = source.bound

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.select.casts import has_other_zone, is_cut, may_be_read, rounded, texts_of
+from muntin.select.casts import has_other_zone, is_cut, may_be_read, mixed, rounded, texts_of
 from muntin.select.limits import Limits
 from muntin.select.syntax import MARK, quoted, text_literal
 
@@ -71,13 +71,14 @@ class Database:
         tables: Sequence[pa.Table],
         *,
         parameters: Mapping[str, Any] | None = None,
-        texts: bool = False,
+        compared: Collection[str] | None = None,
         seconds: float,
     ) -> pa.Table:
         """The result of one statement.
 
         `sql`: its text, given the names that the tables have here, which no statement can spell.
-        `texts`: constant texts are checked before any row is looked at.
+        `compared`: names of what it compares; given them, it is checked before any row is looked
+          at what DuckDB reads as another type.
 
         Raises DatabaseError.
         """
@@ -85,7 +86,7 @@ class Database:
         for _ in range(_TRIES):
             with self._connection(seconds) as connection:
                 answer = partial(
-                    self._answer, connection, sql, tables, parameters, texts, seconds, end
+                    self._answer, connection, sql, tables, parameters, compared, seconds, end
                 )
                 found = self._watched(answer, connection.cursor, end)
                 if found is not None:
@@ -101,7 +102,7 @@ class Database:
         sql: Callable[..., str],
         tables: Sequence[pa.Table],
         parameters: Mapping[str, Any] | None,
-        texts: bool,
+        compared: Collection[str] | None,
         seconds: float,
         end: float,
     ) -> pa.Table | None:
@@ -116,8 +117,8 @@ class Database:
         try:
             with connection.placed(tables) as names:
                 text = sql(*names)
-                checked = names if texts and may_be_read(text, tables) else None
-                return self._read(connection, text, parameters, checked)
+                checks = compared is not None and may_be_read(text, tables, compared)
+                return self._read(connection, text, parameters, names if checks else None)
         # what a stream of Arrow batches meets on its way comes as an OSError
         except (duckdb.Error, OSError, pa.ArrowException) as error:
             if _INVALIDATED in str(error):
@@ -327,7 +328,8 @@ class _DuckCursor:
         """Refuse a constant text that is none of what DuckDB would make of it: it reads a text at
         the first row that needs it, and says nothing where there is none; and it rounds '1.5'
         beside integers, so that 2 would be the same, as it does with digits beyond a decimal's,
-        and leaves out the time of day beside a date. And decimals that it would round unasked."""
+        and leaves out the time of day beside a date. And other texts that are compared with what is
+        none, and decimals that it would round unasked."""
         known = f"WITH {', '.join(map(self._empty, tables))} " if tables else ""
         before = f"{known}SELECT * FROM ("  # noqa: S608 (quoted names)
         try:
@@ -335,6 +337,11 @@ class _DuckCursor:
         except ValueError:  # no JSON, of an error with half a letter
             return
         texts = list(texts_of(plan))
+        for one, other, place in mixed(plan, f"{before}{sql}".encode()):
+            place -= len(before.encode())
+            place = place if place < len(sql.encode()) else None
+            said = f"Cannot compare values of type {one} and type {other}"  # as DuckDB says of some
+            raise DatabaseError("Binder", said, sql, place)
         for place in rounded(plan):
             place -= len(before.encode())
             raise DatabaseError("rounded", "", sql, place if place < len(sql.encode()) else None)

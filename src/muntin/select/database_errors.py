@@ -10,7 +10,7 @@ from muntin.select.allowed import words
 from muntin.select.database import DatabaseError
 from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import CheckedStatement
-from muntin.select.syntax import MARK
+from muntin.select.syntax import MARK, SourceItem
 from muntin.times import datetime_of, instant_us
 
 _LIMITS = {
@@ -26,6 +26,19 @@ _READ_AS = {
     "INTERVAL": "write a length as INTERVAL '15 minutes'",
     "TIME": "write a time of day as '10:00'",
 }
+_KINDS = {
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), "a number"),
+    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"), "a time"),
+    **dict.fromkeys(("INTERVAL", "TIME"), "a length or time of day"),
+    "BOOLEAN": "a truth value",
+    **dict.fromkeys(("VARCHAR", "STRING"), "a text"),
+}
+"""Types in words; the others are integers."""
+_REMEDIES = {
+    "a text": "write the constant in single quotes, or cast the text with TRY_CAST",
+    "a truth value": "write true or false",
+    "a time": "write a time as TIMESTAMP '2026-01-01 10:00' (UTC)",
+}
 _OURS = {
     "zone": ("value", "the zone of this time would be passed over", "write it in UTC"),
     "rounded": (
@@ -35,12 +48,17 @@ _OURS = {
     "text": ("type", "", "write the constant without quotes"),
 }  # fmt: skip
 """Of the kinds that `database` finds: code, message, remedy."""
-_TOKEN = re.compile(r"""\w+|"(\w+)"|'(?:[^']|'')*'|"(?:[^"]|"")*"|\S""")
+_TOKEN = re.compile(r"""::|\w+|"(\w+)"|'(?:[^']|'')*'|"(?:[^"]|"")*"|\S""")
 _QUOTED = re.compile(r"'([A-Za-z_][A-Za-z0-9_]*)\(|\"([^\"]+)\"|'([^']+)'")
 _COLUMN = re.compile(r"source column (\w+)")
+_SOURCE = re.compile(rf'\(SELECT \* REPLACE \(.*?\) FROM "{MARK}\d+"\)')  # noqa: S608
+_RELATION = re.compile(r'"(?:[^"]|"")*"\.')
 _OWN_NAME = re.compile(rf'"?{MARK}\d+"?\.')
 # as DuckDB calls it, and as `matching` writes it
 _LIKE = re.compile(r"!?~~(\*?)\(|regexp_full_match\((?=[^,]*, STRING, STRING\))")
+_MIXED = re.compile(
+    r"Cannot (?:compare|mix(?=.* BETWEEN)) values of type (\w+).*? and (?:type )?(\w+)"
+)
 _OVERFLOW = re.compile("overflow|is out of range")
 _ARITHMETIC = re.compile(r"Overflow in (\w+) of ")
 _SIGNS = {"multiplication": "*", "addition": "+", "subtraction": "-"}
@@ -88,6 +106,10 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
         if "regexp_" not in plan.text.lower():
             message = _LIKE.sub(lambda found: "ILIKE(" if found[1] else "LIKE(", message)
         remedy = "cast the argument, e.g. x::DOUBLE or x::VARCHAR"
+    elif found := _MIXED.search(message):
+        one, other = (_KINDS.get(each, "an integer") for each in found.groups())
+        message = f"{_column_in(error) or 'this'} is {one}, and is compared with {other}"
+        remedy = _REMEDIES.get(one, "write the constant without quotes")
     elif is_ambiguous(error):
         message = message.split(". In order")[0]
         remedy = "say what its arguments are, e.g. x::DOUBLE or x::TIMESTAMP"
@@ -103,15 +125,33 @@ def is_ambiguous(error: DatabaseError) -> bool:
 
 def _place_in(error: DatabaseError, plan: CheckedStatement) -> Span | None:
     """The place in the text of the word or sign of the SQL that DuckDB points at, where both have
-    it as often."""
+    it as often, but in FROM items."""
     if error.position is None:
         return None
-    at = len(error.sql.encode()[: error.position].decode(errors="replace"))
-    tokens, written = _tokens(error.sql), _tokens(plan.text)
+    at, text = _start_in(error), plan.text
+    for item in plan.statement.items if plan.items else ():
+        for span in (item.span, *([item.window_span] if isinstance(item, SourceItem) else ())):
+            end = span.start + span.length
+            text = text[: span.start] + " " * span.length + text[end:]
+    instead = {"::": "cast", **plan.written}
+    tokens = _tokens(_SOURCE.sub(lambda found: " " * len(found[0]), error.sql))
     word = next((word for start, word in tokens if start >= at), "")
     same = [start for start, each in tokens if each == word]
-    spans = [Span(start, len(word)) for start, each in written if each == word]
+    spans = [Span(s, len(each)) for s, each in _tokens(text) if instead.get(each, each) == word]
     return spans[bisect_left(same, at)] if same and len(same) == len(spans) else None
+
+
+def _start_in(error: DatabaseError) -> int:
+    """Where the SQL has what DuckDB points at, but the relation of a column."""
+    at = len(error.sql.encode()[: error.position].decode(errors="replace"))
+    relation = _RELATION.match(error.sql, at)
+    return relation.end() if relation else at
+
+
+def _column_in(error: DatabaseError) -> str:
+    """The column that DuckDB points at, if it is one."""
+    found = None if error.position is None else _TOKEN.match(error.sql, _start_in(error))
+    return (found and found[1]) or ""
 
 
 def _place_of_call(message: str, plan: CheckedStatement) -> Span | None:

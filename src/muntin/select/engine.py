@@ -26,13 +26,11 @@ from muntin.select.catalog import (
     Uncounted,
     WindowAsked,
 )
-from muntin.select.comparing import mismatch
 from muntin.select.database import Database, DatabaseError
 from muntin.select.database_errors import converted, is_ambiguous
 from muntin.select.functions import WITHOUT_WINDOWS
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
-from muntin.select.places import NOWHERE, Span, problem_at, starts_of
 from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted, show_window
@@ -131,7 +129,6 @@ class Engine:
         known = [read for read in reading.items if read is not None]
         try:
             self._database.check_open()
-            self._check_compared(plan, reading.items)
             table = plan.rows
             if plan.projected is not None:
                 table = answered(
@@ -151,15 +148,6 @@ class Engine:
         except DatabaseError as error:
             raise converted(error, plan) from None
         return _result(table, known, time.perf_counter() - reading.started)
-
-    def _check_compared(self, plan: CheckedStatement, reads: tuple[_Read | None, ...]) -> None:
-        schemas = [None if read is None else read.table.schema for read in reads]
-        found = mismatch(plan.compared, schemas)
-        if found is not None:
-            each, message, remedy = found
-            starts = starts_of(each.name, plan.text)[: each.nth + 1]
-            place = Span(starts[-1], len(each.name)) if starts else NOWHERE
-            raise problem_at(plan.text, place, message, remedy, "type")
 
     def _run(
         self, plan: CheckedStatement, reads: tuple[_Read | None, ...], moment: datetime | None
@@ -181,7 +169,7 @@ class Engine:
                 sql,
                 tables,
                 parameters=None if moment is None else {NOW: moment},
-                texts=True,
+                compared=plan.compared,
                 seconds=self.limits.seconds,
             )
 

@@ -21,7 +21,6 @@ from muntin.select.columns import (
     Scope,
     shown_expression,
 )
-from muntin.select.comparing import kind_of
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
 from muntin.select.syntax import FromItem, SourceItem, Statement, VectorItem, item_number, show_item
@@ -141,7 +140,9 @@ class _Resolution:
                     inner, "several columns cannot be one", "name them one after the other"
                 )
             column = Column(
-                self._named(node, index, written), self.columns.pieces(inner, scope), kind_of(inner)
+                self._named(node, index, written),
+                self.columns.pieces(inner, scope),
+                inner.meta.get("origin"),
             )
             if isinstance(projection, exp.Alias):
                 scope.given[column.name.lower()] = column.pieces
@@ -240,7 +241,7 @@ class _Resolution:
         if relation is None:
             bound = self._bind(item, ctes)
             self.items[number] = bound
-            columns = (Column(c, kind=Origin(number, c)) for c in bound.columns)
+            columns = (Column(c, origin=Origin(number, c)) for c in bound.columns)
             relation = Relation(tuple(columns), 1)
         elif isinstance(item, SourceItem):
             node.this.replace(exp.to_identifier(item.name, quoted=True))

@@ -15,13 +15,13 @@ from muntin.select.bind import Binder, Bound
 from muntin.select.catalog import Moment, QueryInfo, SummaryInfo
 from muntin.select.check import check_tree
 from muntin.select.columns import Origin
-from muntin.select.comparing import Comparison, comparisons
 from muntin.select.database import UNDECIMAL
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
 from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
 from muntin.select.parser import check_text, parse
+from muntin.select.places import NOWHERE, span_of
 from muntin.select.shapes import Slots, filled, outline_of, slots_of
 from muntin.select.syntax import (
     DIALECT,
@@ -58,7 +58,10 @@ class CheckedStatement:
     """Which rows of the one FROM item are enough."""
     names: frozenset[str] | None
     """Columns that it reads, of whichever item; None: all that there are."""
-    compared: tuple[Comparison, ...]
+    compared: frozenset[str]
+    """Columns in what it compares; "": others, of any type."""
+    written: Mapping[str, str]
+    """Columns by what the text calls them where that is another name: X1, Y2."""
     sums: tuple[Origin, ...]
     """Columns that are added up, in the order of their marks."""
     limits: Limits
@@ -126,7 +129,7 @@ class Planner:
             return None
         columns, names = tuple(rows.column_names), frozenset[str]()
         return CheckedStatement(
-            text, columns, (), "", False, None, None, names, (), (), self._limits, rows
+            text, columns, (), "", False, None, None, names, names, {}, (), self._limits, rows
         )
 
     def _make(self, text: str, known: _ToAsk, around: tuple[str, ...]) -> CheckedStatement:
@@ -145,8 +148,8 @@ class Planner:
         items, columns = resolve(statement, Binder(text, *known, columns_of), self._limits)
         tree = statement.tree
         narrowing = narrowing_of(tree, items)
-        about = projected(tree, items, narrowing), narrowing, _names_read(tree)
-        compared = comparisons(tree, text)
+        about = projected(tree, items, narrowing), narrowing, _names_read(tree), _compared(tree)
+        written = _written(tree, text)
         items, sums = summed(tree, items), _marked_sums(tree)
         try:
             sql, clock = render(tree)  # last: it changes the tree
@@ -155,9 +158,7 @@ class Planner:
                 f"this cannot be run: {problem}", code="not_allowed", text=text
             ) from None
         names = tuple(distinct_names(columns))
-        plan = CheckedStatement(
-            text, names, items, sql, clock, *about, compared, sums, self._limits
-        )
+        plan = CheckedStatement(text, names, items, sql, clock, *about, written, sums, self._limits)
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
@@ -212,22 +213,49 @@ def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:
     DuckDB has another function for."""
     found: list[Origin] = []
     for node in tree.find_all(exp.Anonymous):
-        kind = next((argument.meta.get("kind") for argument in node.expressions), None)
+        origin = next((argument.meta.get("origin") for argument in node.expressions), None)
         over_rows = isinstance(node.parent, exp.Window)
-        if str(node.this).lower() == "sum" and not over_rows and isinstance(kind, Origin):
+        if str(node.this).lower() == "sum" and not over_rows and isinstance(origin, Origin):
             node.set("this", f"{MARK}sum{len(found)}")
-            found.append(kind)
+            found.append(origin)
     return tuple(found)
 
 
 def _names_read(tree: exp.Expr) -> frozenset[str] | None:
     if any(isinstance(star.parent, exp.Select | exp.Column) for star in tree.find_all(exp.Star)):
         return None
-    names = {column.name for column in tree.find_all(exp.Column)}
-    for join in tree.find_all(exp.Join):
-        for name in join.args.get("using") or ():  # which are no columns of the tree
-            names |= {side.name for side in name.meta["same"]}
-    return frozenset(names)
+    return frozenset(column.name for column in tree.find_all(exp.Column)) | _joined(tree)
+
+
+_COMPARISONS = (
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In,
+    exp.Between, exp.Case,
+)  # fmt: skip
+_OF_ANY_TYPE = exp.Cast, exp.DPipe, exp.Anonymous
+
+
+def _compared(tree: exp.Expr) -> frozenset[str]:
+    calls = (n for n in tree.find_all(exp.Anonymous) if str(n.this).lower() == "nullif")
+    found = (*tree.find_all(*_COMPARISONS), *calls)
+    parts = (part for node in found for part in node.find_all(exp.Column, *_OF_ANY_TYPE))
+    return frozenset(p.name if isinstance(p, exp.Column) else "" for p in parts) | _joined(tree)
+
+
+def _written(tree: exp.Expr, text: str) -> dict[str, str]:
+    columns = (
+        (span_of(each.this) or NOWHERE, each.name.lower()) for each in tree.find_all(exp.Column)
+    )
+    words = (
+        (text[at.start : at.start + at.length].strip('"').lower(), name) for at, name in columns
+    )
+    return {word: name for word, name in words if word != name}
+
+
+def _joined(tree: exp.Expr) -> frozenset[str]:
+    """Columns of USING, which are none of the tree."""
+    joins = tree.find_all(exp.Join)
+    using = (name for join in joins for name in join.args.get("using") or ())
+    return frozenset(side.name for name in using for side in name.meta["same"])
 
 
 def _no_columns(query: QueryInfo) -> tuple[str, ...]:
