@@ -34,14 +34,11 @@ _KINDS = {
     "bytes": (kernels.TEXT, 0, pa.binary()),
 }
 _TIME = pa.timestamp("us", "UTC")
-# (of what, multiplied by, divided by): microseconds since 1970 UTC; a local one is taken as UTC
+# (multiplied by, divided by): microseconds since 1970 UTC; a local one is taken as UTC
 _TIMES = {
-    "timestamp-millis": ("long", 1_000, 1),
-    "timestamp-micros": ("long", 1, 1),
-    "timestamp-nanos": ("long", 1, 1_000),
-    "local-timestamp-millis": ("long", 1_000, 1),
-    "local-timestamp-micros": ("long", 1, 1),
-    "local-timestamp-nanos": ("long", 1, 1_000),
+    "timestamp-millis": (1_000, 1),
+    "timestamp-micros": (1, 1),
+    "timestamp-nanos": (1, 1_000),
 }
 _NESTED = ("array", "map", "record", "error")
 
@@ -129,15 +126,13 @@ def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
         )
     number, size, arrow = _KINDS[what]
     logical = str(about.get("logicalType"))
-    of, factor, divisor = _TIMES.get(logical, ("", 1, 1))
-    if of == what:
-        arrow = _TIME
+    factor = divisor = 1
+    if what == "long" and (time := _TIMES.get(logical.removeprefix("local-"))):
+        arrow, (factor, divisor) = _TIME, time
     elif logical == "date" and what == "int":
-        arrow, factor, divisor = pa.date32(), 1, 1
+        arrow = pa.date32()
     elif what == "bytes":
         arrow = _decimal(about) or arrow
-    else:
-        factor = divisor = 1
     return AvroField(name, number, size, null, arrow, factor, divisor)
 
 

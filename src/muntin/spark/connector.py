@@ -68,34 +68,28 @@ def with_connector(source: SourceSpec | None, own: Mapping[str, str]) -> dict[st
     Raises SourceError: the jars are not to be had, or not what they should be; names the two ways
     to give them."""
     settings = dict(own)
-    if source is None or source.format != "kafka":
-        return settings
-    if BATCH_BYTES not in said_outside():
+    if source and source.format == "kafka" and BATCH_BYTES not in said_outside():
         settings.setdefault(BATCH_BYTES, str(64 << 20))
-    if is_elsewhere():
-        return settings  # a server of Spark Connect was started with its jars
-    if source.jars is not None:
-        jars = _in_folder(Path(source.jars))
-    elif is_named(CONNECTOR, settings):
-        return settings
-    else:
+    jars = _own_jars(source, settings)
+    if jars is None:
         jars = pinned_jars(settings)
     before = {**said_outside(), **settings}.get("spark.jars", "")
     named = [name for name in before.split(",") if name.strip()]
-    return settings | {"spark.jars": ",".join([*named, *map(str, jars)])}
+    return settings | ({"spark.jars": ",".join([*named, *map(str, jars)])} if jars else {})
 
 
 def is_to_be_fetched(pipeline: Pipeline) -> bool:
     """Does the first run of this pipeline fetch a connector? Fetches nothing itself."""
-    source = pipeline.source
-    if source is None or source.format != "kafka":
-        return False
-    if is_elsewhere():
-        return False
+    return _own_jars(pipeline.source, pipeline.spark) is None and not _are_kept(_pinned())
+
+
+def _own_jars(source: SourceSpec | None, settings: Mapping[str, str]) -> list[Path] | None:
+    """Those to be added that are here; None: the pinned ones are."""
+    if source is None or source.format != "kafka" or is_elsewhere():
+        return []  # a server of Spark Connect was started with its jars
     if source.jars is not None:
-        _in_folder(Path(source.jars))
-        return False
-    return not is_named(CONNECTOR, pipeline.spark) and not _are_kept(_pinned())
+        return _in_folder(Path(source.jars))
+    return [] if is_named(CONNECTOR, settings) else None
 
 
 def is_named(jar: str, settings: Mapping[str, str]) -> bool:

@@ -184,7 +184,7 @@ class FingerprintIndex(IndexReader):
         """
         if via not in ("auto", "driver", "job"):
             raise BadArgument(f"via={via!r}: auto, driver or job")
-        return self._contained(keys, partial(self._ask, via=via))
+        return self._contained(keys, via=via)
 
     def _ask(self, names: Mapping[int, str], groups: HashGroups, via: Via = "auto") -> np.ndarray:
         folder = self._folder

@@ -51,10 +51,6 @@ class Revision:
         return {file.partition: file.false_positive_rate for file in self.manifest.files}
 
 
-AskFiles = Callable[[Mapping[int, str], HashGroups], np.ndarray]
-"""Whether each hash may be there, of partitions whose files are named."""
-
-
 class IndexReader:
     """The answers of an index whose files this process can read.
 
@@ -163,22 +159,26 @@ class IndexReader:
             key; present: False is always right; false_positive_rate: probability that present is
             wrong for a key that is not there (0 where the range of hashes already rules it out).
         """
-        return self._contained(keys, self._ask)
+        return self._contained(keys)
 
-    def _contained(self, keys: Any, ask: AskFiles) -> pa.Table:
-        array, _, present, rates = self._asked(keys, ask)
+    def _contained(self, keys: Any, **how: Any) -> pa.Table:
+        array, _, present, rates = self._asked(keys, **how)
         columns = {"present": pa.array(present), "false_positive_rate": pa.array(rates)}
         return pa.table({"key": array, **columns})
 
-    def _asked(
-        self, keys: Any, ask: AskFiles
-    ) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
-        """The keys, the partition of each, and what `_found` says of them."""
+    def _asked(self, keys: Any, **how: Any) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+        """The keys, the partition of each, whether it may be there, and how often that is wrong."""
 
         def asked(now: Revision) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
             array, hashes = self._hashed(keys, now.manifest)
-            found = _found(now, hashes, ask)
-            return array, to_partitions(hashes, now.manifest.partitions), *found
+            where, groups = by_partition(hashes, now.manifest.partitions, now.zones)
+            present, rates = np.zeros(len(hashes), np.bool_), np.zeros(len(hashes))
+            if groups:
+                present[where] = self._ask(now.names, groups, **how)
+                rates[where] = np.repeat(
+                    [now.rates[p] for p, _ in groups], [len(g) for _, g in groups]
+                )
+            return array, to_partitions(hashes, now.manifest.partitions), present, rates
 
         return self._of_revision(asked)
 
@@ -199,7 +199,7 @@ class IndexReader:
 
     def locate(self, keys: Any) -> pa.Table:
         """The partitions that may hold each key: none or one. Columns key, partitions."""
-        array, placed, found, _ = self._asked(keys, self._ask)
+        array, placed, found, _ = self._asked(keys)
         ends = np.concatenate([[0], np.cumsum(found)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(ends, pa.array(placed[found].astype(np.int32)))
         return pa.table({"key": array, "partitions": lists})
@@ -244,19 +244,6 @@ class IndexReader:
         if len(array):
             check_type(manifest, array.type, "keys")
         return array, hash_items(array, manifest.seed)
-
-
-def _found(now: Revision, hashes: np.ndarray, ask: AskFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each hash may be there (bool[n]), and how often that is wrong (float64[n])."""
-    where, groups = by_partition(hashes, now.manifest.partitions, now.zones)
-    present = np.zeros(len(hashes), np.bool_)
-    rates = np.zeros(len(hashes))
-    if groups:
-        present[where] = ask(now.names, groups)
-        rates[where] = np.repeat(
-            [now.rates[partition] for partition, _ in groups], [len(part) for _, part in groups]
-        )
-    return present, rates
 
 
 def keep_present(
