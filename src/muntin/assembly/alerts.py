@@ -142,10 +142,7 @@ class Alerts:
             self._store(step)
 
     def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
-        while self._specs:
-            batch = self._ledger.closings(seen, limit=CLOSINGS_AT_ONCE)
-            if not batch:
-                return
+        while self._specs and (batch := self._ledger.closings(seen, limit=CLOSINGS_AT_ONCE)):
             yield batch
             seen = batch[-1][0]
 

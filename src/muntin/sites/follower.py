@@ -147,18 +147,14 @@ class PaneReader:
             column = found.key_arrays()[found.by.index(spec.site_column)].cast(pa.string())
             belongs = pc.equal(column, spec.site_values[spec.site]).fill_null(False)
             found = found.rows_at(np.flatnonzero(belongs))
-            self._note(column, met=len(found.events) > 0)
+            if len(found.events):
+                self.doubt = ""
+            elif self.doubt is None and len(column):
+                there = ["null" if v is None else v for v in pc.unique(column).to_pylist()]
+                name, value = spec.site_column, spec.site_values[spec.site]
+                self.doubt = f"no event so far has {name} '{value}'; {did_you_mean(value, there)}"
         table = key_rows(segment.algebra, found, (spec.value,))
         return ranked(table, spec.key, spec.value, spec.scale)
-
-    def _note(self, column: pa.Array, *, met: bool) -> None:
-        """Whether any event so far was of this site; a mistyped value is no other's."""
-        if met:
-            self.doubt = ""
-        elif self.doubt is None and len(column):
-            there = ["null" if v is None else v for v in pc.unique(column).to_pylist()]
-            name, value = self._spec.site_column, self._spec.site_values[self._spec.site]
-            self.doubt = f"no event so far has {name} '{value}'; {did_you_mean(value, there)}"
 
     def _with_the_clock(self, info: PipelineInfo, sealed: int) -> int:
         """The unit that the window moves to."""

@@ -63,23 +63,21 @@ def type_of(entries: Entries) -> str:
 def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.ndarray:
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
-    filled = column.fill_null(0).to_numpy()
+    whole = column.fill_null(0).to_numpy()
     if scale is None:
-        if filled.dtype.kind not in "iu":
+        if whole.dtype.kind not in "iu":
             raise BadArgument(
                 f"sites.scale: is missing, and '{name}' is {column.type}: sums are ranked as "
                 "integers, so say how many of them make 1, for example scale: 100 for cents"
             )
-        whole = filled
     else:
         with np.errstate(over="ignore"):
-            scaled = np.rint(filled.astype(np.float64) * scale)
-        if not np.isfinite(scaled).all() or (len(scaled) and np.abs(scaled).max() > VALUE_MAX):
+            whole = np.rint(whole.astype(np.float64) * scale)
+        if not np.isfinite(whole).all() or (len(whole) and np.abs(whole).max() > VALUE_MAX):
             raise BadArgument(
                 f"'{name}' has a sum that is not finite, or beyond 2**50 when multiplied by "
                 f"scale: {scale:g}; make the scale smaller"
             )
-        whole = scaled
     if len(whole) and max(int(whole.max()), -int(whole.min())) > VALUE_MAX:
         raise BadArgument(
             f"'{name}' has a sum beyond 2**50: rank it in a coarser unit, with a scale below 1"
