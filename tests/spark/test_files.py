@@ -210,7 +210,7 @@ def test_files_that_spark_would_read_again_are_refused_of_a_stream_of_others(spa
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["br[a]", "cur{l}", "st*r", "50%20 é"])
+@pytest.mark.parametrize("name", ["br[a]", "cur{l}", "st*r", "back\\slash", "50%20 é"])
 def test_files_of_odd_names_are_found(spark, tmp_path, name):
     folder = written(tmp_path / name, {f"{name}.parquet": rows()})
     for number, path in enumerate((folder, folder / f"{name}.parquet")):

@@ -41,7 +41,7 @@ def for_spark(path: str) -> str:
     """A path as Spark is to be given it: what stands in the name of a file that is there, such as
     [ or {, is no pattern."""
     here = local_path(path)
-    if here is None or not is_pattern(path) or not here.exists():
+    if here is None or not here.exists():
         return path
     return re.sub(r"[][{}*?\\]", r"\\\g<0>", path)
 
