@@ -270,21 +270,23 @@ def in_new_york(java):
 
 @pytest.mark.spark
 def test_times_without_a_zone_of_a_database_are_utc_or_refused(spark):
-    def spec(value):
-        table = f"(SELECT v FROM (VALUES {value}('2026-03-08 02:30:00')) AS t (v)) AS u"  # noqa: S608
+    def summarize(time, fields):
+        table = "(VALUES (TIMESTAMP('2026-03-08 02:30:00'), DATE('2026-03-08'))) AS t (v, w)"
         options = {"url": "jdbc:derby:memory:times;create=true", "dbtable": table}
         source = {"format": "jdbc", "options": options}
-        summaries = {"all": {"kind": "distinct", "item": "V"}}
-        return SPEC | {"time": "V", "source": source, "summaries": summaries}
+        spec = SPEC | {"time": time, "source": source, "fields": fields}
+        spec["summaries"] = {"all": {"kind": "distinct", "item": time}}
+        with muntin.summarize(None, spec, ledger=temporary()) as session:
+            return session.progress.newest
 
-    with muntin.summarize(None, spec("TIMESTAMP"), ledger=temporary()) as session:
-        assert session.progress.newest == 1_772_937_000_000_000
-    refused = pytest.raises(SourceError, match=r"^source\.format: jdbc: .*, America/New_York: ")
+    assert summarize("V", {}) == 1_772_937_000_000_000
     with in_new_york(spark._jvm.java):
-        with refused:
-            muntin.summarize(None, spec("TIMESTAMP"), ledger=temporary())
-        with muntin.summarize(None, spec("DATE"), ledger=temporary()) as session:
-            assert session.progress.newest == 1_772_928_000_000_000
+        for time, fields in (("V", {}), ("W", {"hour": "hour(V)"}), ("W", {"h": "hash(*)"})):
+            with pytest.raises(
+                SourceError, match=r"^source\.format: jdbc: column 'V': .*, America/New_York: "
+            ):
+                summarize(time, fields)
+        assert summarize("W", {"year": "year(W)"}) == 1_772_928_000_000_000  # nobody reads V
 
 
 ORC_VALUES = [

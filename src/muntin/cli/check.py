@@ -104,6 +104,6 @@ def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     try:
         with stopping():
             spark = session("muntin-check", with_connector(pipeline.source, pipeline.spark))
-            needed(stream_source(spark, pipeline.source), pipeline)
+            needed(stream_source(spark, pipeline.source, pipeline), pipeline)
     except SourceError as problem:
         yield str(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from muntin.progress import Progress
 from muntin.reading.warm import warm
 from muntin.session import Session
 from muntin.spark.connector import with_connector
-from muntin.spark.ddl import in_backticks
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
@@ -28,7 +26,7 @@ from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
 from muntin.spark.session import check_evaluates, frame_of, is_classic
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import batch_source, check_source, needed
+from muntin.spark.source import batch_source, check_source, may_read, needed
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
 from muntin.spec import Pipeline, SourceSpec, format_of
 
@@ -158,11 +156,9 @@ def _of_table(data: Any, pipeline: Pipeline) -> GatherRows:
 
 def _named(table: Any, pipeline: Pipeline) -> Any:
     """The columns that the pipeline or its fields name."""
-    read, said = pipeline.columns_read(), " ".join(pipeline.fields.values()).lower()
-    if re.search(r"[(,.]\s*\*", said):  # all of them, as hash(*) does; a product is none of these
-        return table
-    found = [n in read or in_backticks(n.lower())[1:-1] in said for n in table.column_names]
-    return table.select([at for at, wanted in enumerate(found) if wanted]) if any(found) else table
+    named = may_read(pipeline, table.column_names)
+    wanted = [at for at, name in enumerate(table.column_names) if name in named]
+    return table.select(wanted) if wanted else table
 
 
 def _of_files(sources: Sequence[SourceSpec], pipeline: Pipeline) -> GatherRows:
@@ -181,7 +177,7 @@ def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
     gather = gather_parquet(spark, source, pipeline) if is_classic(spark) else None
     if gather is not None:
         return gather
-    frame = batch_source(spark, source)
+    frame = batch_source(spark, source, pipeline)
     if is_raw(frame):
         needed(frame, pipeline)
     return gather_from(frame, pipeline, is_ours=True)

@@ -55,20 +55,26 @@ _KEEP_MALFORMED = {
 }
 
 
-def batch_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
-    """All that the source holds now."""
+def batch_source(
+    spark: SparkSession, source: SourceSpec, pipeline: Pipeline | None = None
+) -> DataFrame:
+    """All that the source holds now, for what a pipeline reads of it; for anything without one."""
     ids_of(spark, source)  # Kafka answers
     reader = spark.read.format(source.format).options(**_options(source))
     is_text = source.format in _TEXT_FORMATS
     ddl = source.schema_ or (inferred_ddl(spark, source) if is_text else None)
     found = _loaded(reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
+    _check_zone(source, found, reader, pipeline)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
     return read_of(found, source)
 
 
-def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
-    """The source as a stream. Files need a schema: it is read from those that are there."""
+def stream_source(
+    spark: SparkSession, source: SourceSpec, pipeline: Pipeline | None = None
+) -> DataFrame:
+    """The source as a stream, as `batch_source`. Files need a schema: it is read from those that
+    are there."""
     reader = spark.readStream.format(source.format).options(**_options(source))
     is_files, path = source.format in FILE_FORMATS, source.path
     ddl = (source.schema_ or inferred_ddl(spark, source)) if is_files else None
@@ -78,6 +84,7 @@ def stream_source(spark: SparkSession, source: SourceSpec) -> DataFrame:
         reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
     found = _loaded(reader, source, ddl, for_spark(path or ""), keep_malformed=True)
+    _check_zone(source, found, reader, pipeline)
     return read_of(found, source)
 
 
@@ -447,8 +454,6 @@ def _loaded(
         else:
             text = f"source: {text}"
         raise SourceError(hide_secrets(text, source.options)) from None
-    if source.format in ("orc", "jdbc"):
-        _check_zone(source, found, reader)
     return found
 
 
@@ -464,9 +469,12 @@ def _damaged_orc(source: SourceSpec) -> str:
     return ""
 
 
-def _check_zone(source: SourceSpec, found: DataFrame, reader: Any) -> None:
-    """SourceError where Java is in a zone beside UTC's, in which Spark reads times without one."""
-    if not is_classic(found.sparkSession):
+def _check_zone(
+    source: SourceSpec, found: DataFrame, reader: Any, pipeline: Pipeline | None
+) -> None:
+    """SourceError where a time without a zone is read, and Java, in whose zone Spark reads those of
+    ORC and of databases, is in another one than UTC's."""
+    if source.format not in ("orc", "jdbc") or not is_classic(found.sparkSession):
         return
     java: Any = found.sparkSession._jvm  # pyright: ignore[reportPrivateUsage]
     zone, sign = java.java.util.TimeZone.getDefault(), "timestamp"
@@ -474,10 +482,19 @@ def _check_zone(source: SourceSpec, found: DataFrame, reader: Any) -> None:
         return
     if source.format == "jdbc":  # which tells times with a zone from others where it is asked to
         sign, found = "timestamp_ntz", reader.option("preferTimestampNTZ", "true").load()
-    if any(sign in kind for _, kind in found.dtypes):
+    read = found.columns if pipeline is None else may_read(pipeline, found.columns)
+    if column := next((name for name, kind in found.dtypes if sign in kind and name in read), ""):
         raise SourceError(
-            f"source.format: {source.format}: times without a zone are UTC, and Spark reads these "
-            f"in Java's zone, {zone.getID()}: start your session with "
+            f"source.format: {source.format}: column '{column}': times without a zone are UTC, and "
+            f"Spark reads these in Java's zone, {zone.getID()}: start your session with "
             "spark.driver.defaultJavaOptions and spark.executor.defaultJavaOptions of "
             "-Duser.timezone=UTC"
         )
+
+
+def may_read(pipeline: Pipeline, there: Iterable[str]) -> set[str]:
+    """The columns that a pipeline or its fields name, of those that are there."""
+    read, said = pipeline.columns_read(), " ".join(pipeline.fields.values()).lower()
+    if re.search(r"[(,.]\s*\*", said):  # all of them, as hash(*) does; a product is none of these
+        return {*there}
+    return {n for n in there if n in read or in_backticks(n.lower())[1:-1] in said}

@@ -493,7 +493,7 @@ def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
         spark = made_for(spark_session(settings=settings), checkpoint)
         check_evaluates(spark, pipeline.fields)
         with in_background(lambda: start_worker(spark)):
-            return stream_source(spark, pipeline.source)
+            return stream_source(spark, pipeline.source, pipeline)
 
 
 _LOG_IS_TAKEN = (
