@@ -161,8 +161,14 @@ spark = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).getOrCreate()
 spec = {"name": "table", "time": "at", "pane": "1 hour", "fields": {"at": "to_timestamp(text)"},
         "summaries": {"c": {"keys": ["k"], "indicators": []}}}
 table = pa.table({"text": ["2026-01-01 00:30:00"], "k": ["a"]})
-for zone, ansi in (("Asia/Tokyo", "true"), ("UTC", "false"), ("UTC", "true")):
+for zone, ansi, parser in (
+    ("Asia/Tokyo", "true", "CORRECTED"),
+    ("UTC", "false", "CORRECTED"),
+    ("UTC", "true", "LEGACY"),
+    ("UTC", "true", "CORRECTED"),
+):
     spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.legacy.timeParserPolicy", parser)
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         print(muntin.summarize(table, spec, progress=False).ledger.bounds("c", 3_600_000_000))
@@ -181,6 +187,8 @@ def test_by_spark_connect_fields_are_evaluated_as_everywhere_or_refused(connect)
         'they are: spark.conf.set("spark.sql.session.timeZone", "UTC")',
         "fields: spark.sql.ansi.enabled of your session is false, which would change what they "
         'are: spark.conf.set("spark.sql.ansi.enabled", "true")',
+        "fields: spark.sql.legacy.timeParserPolicy of your session is LEGACY, which would change "
+        'what they are: spark.conf.set("spark.sql.legacy.timeParserPolicy", "CORRECTED")',
         "(1767225600000000, 1767229200000000)",
     ], done.stderr[-2000:]
 

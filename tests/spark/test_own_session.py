@@ -1,5 +1,6 @@
 """A session that the user has started stays as it is, and answers are right whatever it says."""
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -23,6 +24,13 @@ spark = (
     .config("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     .config("spark.sql.execution.arrow.useLargeVarTypes", "true")
     .config("spark.sql.ansi.enabled", "false")
+    .config("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    .config("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    .config("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
+    .config("spark.sql.json.enableExactStringParsing", "false")
+    .config("spark.sql.columnNameOfCorruptRecord", "clock")
+    .config("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    .config("spark.sql.parser.escapedStringLiterals", "true")
 )
 for python in sys.argv[2:]:
     spark = spark.config("spark.pyspark.python", python)
@@ -48,6 +56,18 @@ for name in ("flights.csv", "flights.json", "flights.parquet", "frame", "fields"
             sorted(map(list, rows.to_arrow().to_pandas().itertuples(index=False))),
             session.ledger.bounds("flights", 3_600_000_000),
         ]
+for name, keys, more, fields in (
+    ("odd.json", ["n"], {"schema": "time timestamp, n string"}, {}),
+    ("odd.csv", ["time", "clock"], {}, {}),
+    ("odd.parquet", ["day", "x", "n"], {}, {"x": 'concat("x", origin)', "n": r"length('\\n')"}),
+):
+    own = dict(
+        spec, fields=fields, source={"path": f"{sys.argv[1]}/{name}", **more}, max_rejected=1,
+        summaries={"odd": {"keys": keys, "indicators": []}},
+    )
+    with muntin.summarize(None, own, progress=False) as session:
+        rows = [session.sql(f"SELECT {key}, count FROM odd({key}) FOR ALL").rows for key in keys]
+        told[name] = [rows, session.progress.rejected]
 table = spark.read.parquet(f"{sys.argv[1]}/texts.parquet").toArrow()
 fields = {"time": "to_timestamp(text)"}
 muntin.summarize(table, dict(spec, fields=fields), progress=False)
@@ -99,6 +119,14 @@ def told(tmp_path_factory, request):
     (folder / "flights.csv").write_text("\n".join(["time,origin,delay", *lines]) + "\n")
     objects = [dict(zip(("time", "origin", "delay"), row, strict=True)) for row in rows]
     (folder / "flights.json").write_text("\n".join(map(json.dumps, objects)) + "\n")
+    odd = [{"time": "2013-01-01T05:15:00+01:00", "n": 12.5}, {"time": "2013-01-01 05:60:00"}]
+    (folder / "odd.json").write_text("\n".join(map(json.dumps, odd)).replace("12.5", "12.50"))
+    (folder / "odd.csv").write_text("time,clock\n2013-01-01T05:15:00+01:00,12:30:00\n")
+    days = {"day": [dt.date(1500, 1, 1)], "origin": ["EWR"]}
+    pq.write_table(
+        pa.table({"time": times[:1].cast(pa.timestamp("us", "UTC")), **days}),
+        folder / "odd.parquet",
+    )
     (folder / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, folder / "script.py", folder, *request.param],
@@ -121,6 +149,13 @@ def test_answers_do_not_depend_on_it(told, name):
     rows, bounds = told[name]
     assert rows == [["EWR", 2, 5], ["JFK", 1, 2]]
     assert bounds == [1357017300_000_000 // HOUR * HOUR, 1357020000_000_000 + HOUR]
+
+
+def test_texts_and_fields_of_files_are_read_without_it(told):
+    """By its settings times would lose their zone, and 05:60 would be 06:00."""
+    assert told["odd.json"] == [[[["12.50", 1]]], 1]
+    assert told["odd.csv"] == [[[["2013-01-01T04:15:00Z", 1]], [["12:30:00", 1]]], 0]
+    assert told["odd.parquet"] == [[[["1500-01-01", 1]], [["xEWR", 1]], [[1, 1]]], 0]
 
 
 def test_columns_that_it_takes_for_one_are_named(told):

@@ -28,6 +28,7 @@ _usual: list[str] = []  # Spark's Python, for each block of `own_python` that is
 _EVALUATING = {
     "spark.sql.session.timeZone": ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"),
     "spark.sql.ansi.enabled": ("true",),
+    "spark.sql.legacy.timeParserPolicy": ("CORRECTED",),
 }
 """Of `READING`, what the values of fields depend on, and all texts that mean the same."""
 _LOG = logging.getLogger("muntin.spark")
@@ -196,22 +197,31 @@ def copied(running: SparkSession) -> SparkSession:
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table as a DataFrame of a copy; the thread's active session stays that of the user.
+    """A table as a DataFrame of a copy."""
+    with as_active(spark):  # Spark makes it so, and leaves it
+        return spark.createDataFrame(table)
 
-    Spark makes the one active that a table is given to: what the user does next (a format that
-    they registered, `getOrCreate`) would then be of the copy.
+
+@contextmanager
+def as_active(spark: SparkSession) -> Iterator[None]:
+    """Spark parses types and expressions by the settings of the thread's active session: in this
+    block, that is this one; behind it, as before, the user's.
+
+    What the user does next (a format that they registered, `getOrCreate`) would be of a copy.
     """
     if not is_classic(spark):  # of Connect, which makes none active
-        return spark.createDataFrame(table)
+        yield
+        return
     kind: Any = type(spark)
     before = kind.getActiveSession()  # none in a thread that has asked for none
     known = kind._activeSession
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    active = java.org.apache.spark.sql.classic.SparkSession
+    active.setActiveSession(spark._jsparkSession)
     try:
-        return spark.createDataFrame(table)
+        yield
     finally:
         kind._activeSession = known
-        java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
-        active = java.org.apache.spark.sql.classic.SparkSession
         if before is None:
             active.clearActiveSession()
         else:

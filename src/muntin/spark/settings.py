@@ -41,6 +41,17 @@ READING: dict[str, str] = {
     # names and values of a data source may be wrong: an error, not a null
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "true",
+    # a text is that time or date, or none: to the older parser 05:60 is 06:00
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # dates before 1582 are those that stand in the file, as Arrow reads them
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # what stands in JSON for a text, else 12.50 would be 12.5; and what Spark adds to its columns
+    "spark.sql.json.enableExactStringParsing": "true",
+    "spark.sql.columnNameOfCorruptRecord": "_corrupt_record",
+    # fields are read as Spark reads them by itself: "x" is a text, \\d in one is d
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
     # Spark has no nanoseconds and would refuse the file: `source` makes timestamps of them
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     # with a limit in bytes, Spark adds up all columns after each row: half of the time that rows

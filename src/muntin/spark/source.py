@@ -27,7 +27,7 @@ from muntin.spark.kafka import KEPT_COLUMNS, check_broker, ids_of, named, parsed
 from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import FILE_COLUMNS, with_files
-from muntin.spark.session import check_startable, is_classic, is_elsewhere
+from muntin.spark.session import as_active, check_startable, is_classic, is_elsewhere
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 
@@ -293,14 +293,15 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
-    df = parsed(df, pipeline)
-    for name, expression in pipeline.fields.items():
-        try:
-            df = df.withColumn(name, sf.expr(expression))
-            _ = df.schema
-        except PySparkException as problem:
-            said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
-            raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
+    with as_active(df.sparkSession):
+        df = parsed(df, pipeline)
+        for name, expression in pipeline.fields.items():
+            try:
+                df = df.withColumn(name, sf.expr(expression))
+                _ = df.schema
+            except PySparkException as problem:
+                said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
+                raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
     wanted = check_names(pipeline, df.columns)
     wanted += [column for column in (*KEPT_COLUMNS, *FILE_COLUMNS) if column in df.columns]
     try:
@@ -413,7 +414,8 @@ def _loaded(
         ddl = f"{ddl}, `{CORRUPT_COLUMN}` string"
         reader = reader.options(**_KEEP_MALFORMED)
     try:
-        reader = reader.schema(ddl) if ddl else reader
+        with as_active(reader._spark):
+            reader = reader.schema(ddl) if ddl else reader
         found: DataFrame = reader.load(path) if path else reader.load()
     except Exception as problem:  # PySpark does not name all that Java raises
         text = reason(problem)
