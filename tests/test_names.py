@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -17,9 +17,9 @@ from muntin.ledger.sqlite import SqliteLedger
 
 def test_a_class_name_stands_once():
     files = Path(muntin.__file__).parent.rglob("*.py")
-    trees = [ast.parse(file.read_text("utf-8")) for file in files]
+    texts = [file.read_text("utf-8") for file in files]
     counts = Counter(
-        node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        name for text in texts for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE)
     )
     assert len(counts) > 300
     assert [name for name, times in counts.items() if times > 1] == []

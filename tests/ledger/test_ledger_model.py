@@ -344,10 +344,10 @@ def test_any_interleaving_in_a_store(store, request):
     run_state_machine_as_test(InStore, settings=few)
 
 
-@pytest.mark.parametrize("start", range(0, 200, 50))
+@pytest.mark.parametrize("start", range(0, 100, 25))
 def test_random_histories_of_rollups_and_retention(start):
     """Plain random steps, many and fast: coverage that begins, ends and is given up anywhere."""
-    for seed in range(start, start + 50):
+    for seed in range(start, start + 25):
         chance = random.Random(seed)
         machine = LedgerMachine()
         machine.start()

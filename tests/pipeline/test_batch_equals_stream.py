@@ -54,7 +54,7 @@ def within_lateness(rows, jitter):
 
 
 @given(rows, cuts, cuts, st.lists(st.integers(0, LATENESS), min_size=1, max_size=10))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_same_bytes_within_lateness(rows, micro, parts, jitter):
     arrived = events(within_lateness(rows, jitter))
     spec = pipeline()
@@ -65,7 +65,7 @@ def test_same_bytes_within_lateness(rows, micro, parts, jitter):
 
 
 @given(rows, cuts, st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_panes_are_the_same_however_late(rows, micro, random):
     shuffled = list(rows)
     random.shuffle(shuffled)
@@ -88,7 +88,7 @@ def test_panes_are_the_same_however_late(rows, micro, random):
     {"kind": "sliding", "length": "1 minute", "every": "20 seconds"},
 ])  # fmt: skip
 @given(rows, cuts, st.sampled_from([1, 3, following.EVENTS_AT_ONCE]))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_windows_on_a_grid(window, rows, micro, at_once):
     """Also where one holds more events than are read together."""
     summary = {"keys": ["driver"], "indicators": ["served"], "window": window}

@@ -174,19 +174,19 @@ def test_rollups_that_did_not_pay_begin_with_all_of_time_once_they_do(monkeypatc
 @pytest.mark.parametrize("retention", [{}, {"panes": "2 minutes", "rollups": "5 minutes"}])
 def test_a_stream_of_small_batches_leaves_few_pieces(retention):
     spec = pipeline(rollups=["1 minute"], retention=retention)
-    with run(spec, stream(600)) as ingest:
+    with run(spec, stream(400)) as ingest:
         ledger = ingest.ledger
         for length in (spec.pane, MINUTE):
             assert len(ledger.pieces("orders", length)) <= 40
         kept = slices_of(ledger, "orders", spec.pane)
         if retention:
             horizon = ledger.horizon("orders", spec.pane)
-            oldest = START + (600 - 30 - 120 - 60) * SECOND
+            oldest = START + (400 - 30 - 120 - 60) * SECOND
             assert horizon >= oldest
             # what lies before the horizon goes with the last slice of its piece
             assert kept.starts[0] >= horizon - 2 * MINUTE
         else:
-            assert kept.count == 600 * 2 + 20 - 1
+            assert kept.count == 400 * 2 + 10 - 1
 
 
 @pytest.mark.parametrize("retention", [
@@ -201,9 +201,9 @@ def test_rollups_that_would_be_dropped_at_once_are_not_made_batch_by_batch(reten
         lambda self, *of: made.append(of[1] // MINUTE) or since.append(of[2]) or roll_up(self, *of),
     )  # fmt: skip
     spec = pipeline(rollups=["1 minute", "10 minutes"], retention=retention)
-    with run(spec, stream(3000, 10)) as ingest:
-        assert made.count(10) <= 3000 // 600 + 1
-        assert made.count(1) >= 3000 // 60 - 2
+    with run(spec, stream(1500, 10)) as ingest:
+        assert made.count(10) <= 1500 // 600 + 1
+        assert made.count(1) >= 1500 // 60 - 2
         tens = [at for length, at in zip(made, since, strict=True) if length == 10]
         assert min(b - a for a, b in pairwise(tens)) >= 10 * MINUTE
         (row,) = Session(ingest.ledger).sql("SELECT count FROM orders FOR LAST '2 minutes'").rows

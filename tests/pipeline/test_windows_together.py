@@ -62,13 +62,13 @@ def spec_of(length, every):
 @pytest.mark.parametrize(("length", "every", "gap"), [(60, 5, 2), (70, 15, 4), (60, 60, 8)])
 def test_each_holds_what_it_would_alone_and_what_came(length, every, gap, monkeypatch):
     random, at, rows = Random(length + every), 0, []
-    for _ in range(300):
+    for _ in range(160):
         at += random.choice((0, 0, gap, gap, 60 * gap if random.random() < 0.05 else gap))
         rows.append((at, random.choice("abcd"), random.randrange(9), 1, random.randrange(-50, 50)))
-    late = [rows.pop(n) for n in (200, 120, 40)]
+    late = [rows.pop(n) for n in (110, 70, 30)]
     batches = [
-        [events(rows[:210])],
-        [events(rows[210:])],
+        [events(rows[:120])],
+        [events(rows[120:])],
         [events(late)],
         [events([(at + 9, "a", 1, 1, 1)])],
     ]

@@ -96,7 +96,7 @@ def _shown_again(text: str) -> None:
     assert parse(show(statement)) == statement
 
 
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from(_WORDS), max_size=40))
 def test_word_soup(words: list[str]) -> None:
     text = "SELECT " + " ".join(words)

@@ -34,7 +34,7 @@ def items(engine, text):
 
 
 @given(ROWS, st.sampled_from(SUMMING))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_sums_are_those_of_all_rows(rows, asked):
     counts, a, b, f = ([row[i] for row in rows] for i in range(4))
     table = pa.table(

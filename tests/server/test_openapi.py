@@ -12,7 +12,7 @@ schemathesis = pytest.importorskip("schemathesis")
 from schemathesis import GenerationMode  # noqa: E402
 from schemathesis.specs.openapi import checks  # noqa: E402
 
-EXAMPLES = 40  # of each route, right and wrong
+EXAMPLES = 20  # of each route, right and wrong
 ENDLESS = "/events"
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -240,7 +240,7 @@ def test_what_was_missed_is_held_for_one_subscription_at_a_time():
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestWorld.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
 # An operator's message may hold any JSON; only messages are messages.
@@ -296,14 +296,14 @@ def test_odd_json_is_one_clear_error(text, said, identifier, fatal):
 
 
 @given(entries)
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_any_json_is_a_message_or_refused(given_entries):
     with contextlib.suppress(BadMessage):
         parse(json.dumps(given_entries))
 
 
 @given(st.text() | st.binary().map(lambda b: b.decode("latin-1")))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_text_is_a_message_or_refused(text):
     with pytest.raises(BadMessage):
         parse(text)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from faulty import Faults, faulty_run
 
-RUNS = 1000
+RUNS = 500
 LONG_FIRST = int(os.environ.get("MUNTIN_TOPK_FAULT_FIRST", RUNS))
 LONG_RUNS = int(os.environ.get("MUNTIN_TOPK_FAULT_RUNS", 20_000 - RUNS))
 WINDOWS = 24

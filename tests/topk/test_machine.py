@@ -112,7 +112,7 @@ class Protocol(RuleBasedStateMachine):
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=int(os.environ.get("MUNTIN_TOPK_EXAMPLES", "120")),
+    max_examples=int(os.environ.get("MUNTIN_TOPK_EXAMPLES", "80")),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
