@@ -64,6 +64,10 @@ def pytest_collection():
         gc.freeze()
 
 
+def pytest_sessionfinish():
+    gc.unfreeze()  # else what is left at the end is told as a leak, by nanobind's modules
+
+
 def pytest_collection_modifyitems(items):
     """Files that kill processes come first, then those with Spark: the longest do not end alone.
 
