@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from muntin.assembly.standing import StandingQueries
+from muntin.errors import LedgerError
 from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.session import Session
@@ -117,3 +119,23 @@ def test_windows_that_close_while_a_process_is_killed_are_those_of_one_run(
             run_ended(spec, in_parts, batches[1:], 1)
     run_ended(spec, in_parts, batches[1:], 1)
     assert closed(in_parts) == closed(at_once)
+
+
+def test_a_step_that_is_still_at_work_stores_no_error_of_queries_that_ended(monkeypatch):
+    """Where Java is killed, nobody waits for the step: its windows close again at the restart."""
+    ledger, close = temporary(), StandingQueries.close
+    ingest = Ingest(spec_of("tumbling"), ledger, query_id="q")
+    ingest.take(0, gather([events([(0, "a", 1, 1, 1), (70, "b", 1, 1, 1)])]))
+
+    def in_the_step(queries):
+        close(queries)
+        with pytest.raises(LedgerError):
+            ingest.finish(ended=True)
+
+    monkeypatch.setattr(StandingQueries, "close", in_the_step)
+    ingest.close()
+    monkeypatch.undo()
+    run_ended(spec_of("tumbling"), ledger, [], ended=True)
+    rows = Session(ledger).sql("SELECT driver, count FROM trend(q) ORDER BY 1").rows
+    assert [list(row) for row in rows] == [["a", 1], ["b", 1]]
+    assert {window.revision for window in ledger.windows("orders")} == {0}

@@ -244,8 +244,8 @@ class Ingest:
             with suppress(LedgerError):
                 said = {**(self.ledger.status(self.pipeline.name) or {})}
                 self.writer.set_status(said | {"webhook": self._alerts.said()}, news=False)
+        self.writer.close()  # first: a step still at work would store the error of closed queries
         self._queries.close()
-        self.writer.close()
         self._cache.clear()
         _give_back()
 
