@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muntin.arrow import is_sound
@@ -162,6 +162,8 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
     st.sampled_from([(4, 2), (18, 2), (38, 5)]),
     st.integers(3, 17),
 )
+@example([10**38 - 1, 1 - 10**38, 10**38, -(10**38), 2**127 - 1, -(2**127)], (38, 5), 16)
+@example([2**127 - 1, -(2**127), 9999, -9999, 10_000, -10_000, 2**64, -(2**64)], (4, 2), 16)
 def test_decimals_are_exact_or_malformed(given, digits, size):
     """Whole numbers of the last digit in as few bytes as hold them, other bytes, and both as
     `fixed` where they have its size."""
