@@ -161,6 +161,23 @@ def test_a_day_and_a_time_of_day_in_columns_of_their_own(init, day, clock, field
     assert duration_text(found.pane) == "10 minutes"
 
 
+def test_a_time_of_day_makes_no_event_time_of_another_columns_days(init):
+    """Where a column tells the whole time, or the other is no day but in one row."""
+    born, rows = [f"1980-01-{n % 28 + 1:02}" for n in range(1440)], range(1440)
+    columns = {
+        "born": born,
+        "opens": [f"{n % 9:02}:30" for n in rows],
+        "k": ["ab"[n % 2] for n in rows],
+    }
+    whole = pa.table({"at": [f"{t}+02:00" for t in MINUTES], **columns})
+    found, _ = init("d.parquet", whole)
+    assert (found.time.column, found.fields) == ("at", {})
+    columns["born"] = ["not said", *["2024-03-01"], *["not said"] * 1438]
+    at = [1_709_251_200_000 + n * 60_000 for n in rows]
+    found, _ = init("d.parquet", pa.table({"ts": at, **columns}))
+    assert (found.time.column, found.fields) == ("ts", {})
+
+
 def test_many_rows_without_a_number_where_one_text_stands_for_none(init):
     rows = [f"{t},EWR,{'n/a' if n % 4 == 0 else n * 1.5}" for n, t in enumerate(MINUTES)]
     found, said = init("d.csv", csv(rows))

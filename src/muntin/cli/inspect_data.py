@@ -16,7 +16,7 @@ from muntin.select.syntax import quoted, text_literal
 from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import ABSENT, event_times, unit_of
 from muntin.summaries.indicators import DIGITS_MAX
-from muntin.times import now_us
+from muntin.times import DAY_US, now_us
 
 KEYS_MAX, INDICATORS_MAX = 4, 6
 SCALE_MAX = 6  # of decimals that leave room for large amounts
@@ -193,13 +193,17 @@ def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
             return name, None, []
-    if made := _day_and_clock(sample):
-        return made
     in_order = [*named, *(name for name in columns if name not in named)]
     texts = [name for name in in_order if columns[name][0] == "VARCHAR" and columns[name][1]]
-    for name in texts:
-        if len(_times(table[name])) >= _most(table[name]):
+    written = {name: _times(table[name]) for name in texts}
+    iso = [name for name, at in written.items() if len(at) >= _most(table[name])]
+    for name in iso:
+        if (written[name] % DAY_US).any():
             return name, None, []
+    if made := _day_and_clock(sample):
+        return made
+    if iso:
+        return iso[0], None, []
     for name in texts:
         patterns = _patterns(sample, name)
         if patterns:
@@ -245,8 +249,9 @@ def _day_and_clock(sample: Sample) -> tuple[str, None, list[str]] | None:
         both = Sample(sample.format, sample.files, connection=sample.connection)
         made = sample.made(f"{quoted(day)} || ' ' || {quoted(clock)}")
         both.table = sample.table.append_column(name, made)
-        patterns = [] if len(_times(made)) >= _most(made) else _patterns(both, name)
-        if len(made) == made.null_count or not (patterns or len(_times(made))):
+        is_iso = len(_times(made)) >= _most(made)
+        patterns = [] if is_iso else _patterns(both, name)
+        if not (is_iso or patterns):
             continue
         spelled = (sample.fields.get(part, in_backticks(part)) for part in (day, clock))
         sample.fields[name] = "concat({}, ' ', {})".format(*spelled)
