@@ -37,6 +37,25 @@ def test_a_kept_kernel_is_loaded_without_what_only_compiling_needs():
     assert told[1] == "[6, 7] False\n"
 
 
+WIDENS = """
+import numpy as np
+from muntin.segments.kernels.streams import widen
+widen(np.array([1, 2], np.uint8), 5, 1, np.empty(2, np.int64))
+print(widen.__wrapped__.__code__.co_filename, sum(widen.stats.cache_hits.values()))
+"""
+
+
+def test_what_one_environment_has_compiled_another_loads(tmp_path):
+    other = shutil.copytree(PACKAGE, tmp_path / "other" / "muntin")
+    told = {}
+    for place in (PACKAGE, other):
+        found = {**os.environ, "PYTHONPATH": str(place.parent), "NUMBA_CACHE_DIR": str(tmp_path)}
+        said = subprocess.check_output([sys.executable, "-c", WIDENS], env=found, text=True)
+        told[place] = said.split()
+        assert told[place][0].startswith(str(place))
+    assert [hits for _, hits in told.values()] == ["0", "1"]
+
+
 def test_what_is_called_with_constants_is_compiled_once_for_all_of_them():
     for decorate in (inlined, kernel):
 

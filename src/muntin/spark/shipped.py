@@ -5,7 +5,6 @@ folder of the application, where they are unpacked and which it deletes in the e
 compiled cannot be loaded from an archive, and Numba keeps no cache of what lies in one.
 """
 
-import json
 import os
 import shutil
 import sys
@@ -21,9 +20,6 @@ def _unpacked(archive):
     try:
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(made)
-        with open(os.path.join(made, "times.json"), encoding="utf-8") as file:
-            for name, at in json.load(file).items():  # by which Numba knows what it has compiled
-                os.utime(os.path.join(made, name), ns=(at, at))
         os.rename(made, folder)
     except OSError:
         if not os.path.isdir(folder):  # else another worker was quicker
@@ -34,7 +30,7 @@ def _unpacked(archive):
 
 
 _folder = _unpacked(os.path.dirname(os.path.dirname(__file__)))
-os.environ["NUMBA_CACHE_DIR"] = ""  # beside each module, where what the driver has compiled is
+os.environ["NUMBA_CACHE_DIR"] = os.path.join(_folder, "kernels")  # what the driver has compiled
 sys.path.append(os.path.join(_folder, "lib"))  # last: what is installed here comes first
 __path__ = [os.path.join(_folder, "src", "muntin")]
 __file__ = os.path.join(__path__[0], "__init__.py")

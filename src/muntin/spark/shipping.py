@@ -8,12 +8,12 @@ too large to send: the workers' Python must have them.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,6 @@ def ship(
 def packed(folder: Path) -> Path:
     """The archive, in a folder; named after its content."""
     files = dict(sorted(_files()))
-    times = {name: path.stat().st_mtime_ns for name, path in files.items() if name.endswith(".py")}
     made = folder / "muntin.zip"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
 
@@ -94,7 +93,6 @@ def packed(folder: Path) -> Path:
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
 
         add("muntin/__init__.py", Path(__file__).with_name("shipped.py").read_bytes())
-        add("times.json", json.dumps(times).encode())
         for name, path in files.items():
             add(name, path.read_bytes())
     digest = hashlib.sha256(made.read_bytes()).hexdigest()[:16]
@@ -103,14 +101,16 @@ def packed(folder: Path) -> Path:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """What goes into it: name in the archive, path here."""
+    import muntin.summaries.kernels  # noqa: F401  (which says where compiled ones are kept)
+
     for path in PACKAGE.rglob("*"):
         name = path.relative_to(PACKAGE)
         if path.suffix in _SUFFIXES and name.parts[0] not in _NOT_FOR_WORKERS:
             yield f"src/muntin/{name.as_posix()}", path
-    for folder in {path.parent for path in PACKAGE.rglob("*.py")}:
-        name = folder.relative_to(PACKAGE)
-        for kept in _kept_of(folder):
-            yield f"src/muntin/{name.as_posix()}/__pycache__/{kept.name}", kept
+    if cache := os.environ.get("NUMBA_CACHE_DIR"):
+        for folder in Path(cache).glob("muntin.*"):
+            for kept in chain.from_iterable(map(folder.glob, _COMPILED)):
+                yield f"kernels/{folder.name}/{kept.name}", kept
     for package in SENT_ALONG:
         try:
             found = distribution(package).files or []
@@ -121,13 +121,3 @@ def _files() -> Iterator[tuple[str, Path]]:
             if path.suffix != ".pyc" and ".." not in file.parts and path.is_file():
                 yield f"lib/{file.as_posix()}", path
 
-
-def _kept_of(folder: Path) -> Iterator[Path]:
-    """What Numba keeps of a folder's modules: where the cache is, by the name of their folder."""
-    import muntin.summaries.kernels  # noqa: F401  (which says where that is)
-
-    cache = os.environ.get("NUMBA_CACHE_DIR")
-    digest = hashlib.sha1(str(folder).encode(), usedforsecurity=False).hexdigest()
-    place = Path(cache) / f"{folder.name}_{digest}" if cache else folder / "__pycache__"
-    for pattern in _COMPILED:
-        yield from place.glob(pattern)

@@ -2,13 +2,14 @@
 
 `kernel` is the one decorator. Its cache lives in a folder that only the user can write (Numba's
 cache index is a pickle), named after the sources in every `kernels` folder: Numba itself does not
-notice when a function in another file, which was compiled into a cached one, has changed.
+notice when a function in another file, which was compiled into a cached one, has changed. Where
+the package is installed does not matter: another environment of the same Muntin compiles nothing.
 """
 
 import hashlib
 import os
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 import numba  # noqa: E402  (reads the environment when it is imported)
-from numba.core.caching import FunctionCache  # noqa: E402
+from numba.core.caching import CompileResultCacheImpl, FunctionCache  # noqa: E402
 from numba.core.runtime import rtsys  # noqa: E402
 
 from muntin.summaries.kernels.turns import Turn  # noqa: E402
@@ -43,9 +44,47 @@ if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # pyright: ignore
 
 
+@cache
+def _digest_of(source: str) -> str:
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()
+
+
+class _Place:
+    """Where what is compiled of a function is kept: by the name of its module.
+
+    Numba's own places are named after the module's path, which differs in each environment.
+    """
+
+    def __init__(self, function: Callable[..., Any], source: str) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._py_file = source
+        self._folder = Path(numba.config.CACHE_DIR) / function.__module__  # pyright: ignore
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source: str) -> "_Place | None":
+        return cls(function, source) if numba.config.CACHE_DIR else None  # pyright: ignore
+
+    def ensure_cache_path(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return _digest_of(self._py_file)
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _Results(CompileResultCacheImpl):
+    _locator_classes = [_Place, *CompileResultCacheImpl._locator_classes]
+
+
 class _Compiled(FunctionCache):
     """What is compiled by one process is loaded by those that need it at the same time."""
 
+    _impl_class = _Results
     _turn: Turn | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
