@@ -120,4 +120,3 @@ def _files() -> Iterator[tuple[str, Path]]:
             path = Path(str(file.locate()))
             if path.suffix != ".pyc" and ".." not in file.parts and path.is_file():
                 yield f"lib/{file.as_posix()}", path
-

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -78,7 +78,7 @@ class _Place:
 
 
 class _Results(CompileResultCacheImpl):
-    _locator_classes = [_Place, *CompileResultCacheImpl._locator_classes]
+    _locator_classes: ClassVar = [_Place, *CompileResultCacheImpl._locator_classes]
 
 
 class _Compiled(FunctionCache):
