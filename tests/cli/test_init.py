@@ -194,7 +194,7 @@ def test_a_folder_of_files_of_several_kinds(init, tmp_path):
 
 
 def test_what_is_not_for_readers_in_a_folder_is_not_looked_at(init, tmp_path):
-    log = tmp_path / "d" / "_delta_log"
+    log = tmp_path / "d" / "_log"
     log.mkdir(parents=True)
     (log / "0.json").write_text('{"add": {"path": "part.csv", "size": 1}}\n')
     (tmp_path / "d" / "b.csv").mkdir()  # as Spark writes a "file"

@@ -226,6 +226,25 @@ def test_files_of_odd_names_are_found(spark, tmp_path, name):
 
 
 @pytest.mark.spark
+def test_a_folder_of_delta_lake_is_refused_by_all_ways(spark, tmp_path):
+    """Its files hold deleted rows as well, which would count."""
+    folder = written(tmp_path / "data", {"day=1/a.parquet": rows()})
+    (folder / "_delta_log").mkdir()
+    source = {"format": "parquet", "path": str(folder)}
+    said = "data is a table of Delta Lake.*format: delta"
+    for spec in (SPEC, SPEC | {"fields": {"z": "v + 1"}}):
+        with pytest.raises(SourceError, match=said):
+            muntin.summarize(folder, spec, ledger=temporary())
+        with pytest.raises(SourceError, match=said):
+            muntin.stream(
+                None, spec | {"source": source}, ledger=temporary(), checkpoint=str(tmp_path / "c")
+            )
+    for pattern in ("", "*", "da*"):
+        with pytest.raises(SourceError, match=said):
+            files_at(tmp_path / pattern)
+
+
+@pytest.mark.spark
 def test_files_that_would_be_left_out_are_named(spark, tmp_path):
     folder = written(tmp_path / "data", {"day=1/a.parquet": rows(), "b.parquet": rows(5)})
     source = {"format": "parquet", "path": str(folder)}

@@ -49,9 +49,7 @@ def for_spark(path: str) -> str:
 def files_at(path: Path) -> list[Path]:
     """The files of a folder, at any depth, that of a path, or those that a pattern names, and in
     folders that it names; in order. What begins with _ or . is not for readers. Raises SourceError:
-    a link to a folder in which it lies makes files without end of them."""
-    if path.is_file():
-        return [path]
+    a link to a folder in which it lies makes files without end of them, or it is a Delta table."""
     return sorted({file for root in _roots(path) for file in _below(root)}, key=str)
 
 
@@ -108,9 +106,8 @@ def _roots(path: Path) -> Iterator[Path]:
         yield path
         return
     pattern = str(path.relative_to(path.anchor)).replace("[^", "[!")
-    for found in Path(path.anchor or ".").glob(pattern):
-        if not _is_hidden(found.name):
-            yield found
+    found = Path(path.anchor or ".").glob(pattern)
+    yield from (each for each in found if not _is_hidden(each.name))
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -118,6 +115,9 @@ def _below(root: Path) -> Iterator[Path]:
         yield root
         return
     for folder, folders, names in os.walk(root, onerror=_unless_gone, followlinks=True):
+        if "_delta_log" in folders:
+            said = "is a table of Delta Lake, whose files also hold what was deleted and replaced"
+            raise SourceError(f"{folder} {said}: read it by  format: delta")
         folders[:] = [name for name in folders if not _is_hidden(name)]
         if above := next((n for n in folders if _is_above(Path(folder, n))), None):
             raise SourceError(
