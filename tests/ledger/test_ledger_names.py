@@ -141,6 +141,17 @@ def test_what_a_killed_process_leaves_goes_with_the_next(tmp_path, monkeypatch):
         child.stdout.close()
 
 
+def test_a_fork_that_ends_takes_no_ledger_with_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    program = (
+        "import os, sys\nfrom muntin.ledger.temporary import temporary\n"
+        "kept = temporary()\nchild = os.fork()\nif child == 0:\n    sys.exit()\n"
+        "os.waitpid(child, 0)\nassert kept.pipelines() == []\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_memory_ledgers_file_goes_with_it():
     ledger = temporary()
     folder = ledger.path.parent

@@ -609,6 +609,37 @@ def test_readers_hear_of_commits_while_they_wait(server, request):
     reading.close()
 
 
+def test_a_fork_has_a_copy_of_its_own(server, request):
+    """One that is behind would undo in its parent's copy what this has seen."""
+    url = server.url(schema=name_of(request))
+    with closing(open_ledger(url)) as writing, closing(open_ledger(url)) as reading:
+        writer = writing.open_writer("p", SPEC, query_id="A")
+        writer.commit(batch(0, partial("s", 0, [0])))
+        assert held(reading, "s", PANE, 0, 10) == {0: 1}
+        go, come = os.pipe()
+        child = os.fork()
+        if child == 0:
+            gc.disable()  # what other tests have left has threads, which a fork has not
+            try:
+                os.read(go, 1)
+                store = reading._replica.store
+                since = store.since
+                store.since = lambda *asked: (found := since(*asked)) and found[:1]
+                assert held(reading, "s", PANE, 0, 10)[0] == 1
+                reading.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        for number in range(1, 4):
+            writer.commit(batch(number, partial("s", 0, [number])))
+        version = reading.version()
+        os.write(come, b"!")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with reading.snapshot(known=True) as view:
+            assert view.version() == version
+        assert held(reading, "s", PANE, 0, 10) == dict.fromkeys(range(4), 1)
+
+
 def test_a_copy_between_kinds_holds_the_same(server, request, tmp_path):
     """From a file to a server and back: the same rows, and writers go on."""
     before = SqliteLedger(tmp_path / "a.db")

@@ -1,6 +1,7 @@
 """From a ledger's URL to the ledger."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -120,12 +121,12 @@ def _open_shared(url: str, create: bool, *, redis: bool) -> SqliteLedger:
         needs("redis", f"the ledger {shown}")
         from muntin.ledger.redis import NAME, RedisStore
 
-        store = RedisStore(plain, shown, mine.get(own, NAME), deadline)
+        store = partial(RedisStore, plain, shown, mine.get(own, NAME), deadline)
     else:
         needs("postgres", f"the ledger {shown}", "psycopg")
         from muntin.ledger.postgres import SCHEMA, PostgresStore
 
-        store = PostgresStore(plain, shown, mine.get(own, SCHEMA))
+        store = partial(PostgresStore, plain, shown, mine.get(own, SCHEMA))
     return SharedLedger(store, create=create, deadline=deadline, address=url)
 
 

@@ -5,7 +5,6 @@ statement, so that no lock is ever held while a client thinks, or sleeps: it mov
 head is where the client saw it, and all else follows from that. NOTIFY tells readers.
 """
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +125,6 @@ class PostgresStore:
         self._channel = f"muntin_{schema}"[:63]
         self._lock = threading.Lock()
         self._idle: dict[bool, list[_PatientConnection]] = {False: [], True: []}
-        self._process = os.getpid()
         self._closed = False
         self._deaf_until = 0.0
 
@@ -155,8 +153,6 @@ class PostgresStore:
 
     def _taken(self, listens: bool) -> _PatientConnection | None:
         with self._lock:
-            if self._process != os.getpid():  # a fork must not use its parent's connections
-                self._idle, self._process = {False: [], True: []}, os.getpid()
             while self._idle[listens]:
                 connection = self._idle[listens].pop()
                 if not connection.closed:
@@ -319,9 +315,8 @@ class PostgresStore:
         """Close the connections that nobody uses."""
         with self._lock:
             idle, self._idle = self._idle, {False: [], True: []}
-        if self._process == os.getpid():
-            for connection in (*idle[False], *idle[True]):
-                connection.close()
+        for connection in (*idle[False], *idle[True]):
+            connection.close()
 
 
 def _rows(payloads: Mapping[int, bytes]) -> tuple[str, dict[str, Any]]:

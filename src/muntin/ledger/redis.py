@@ -7,7 +7,6 @@ and writes all or nothing. Readers wait on the stream.
 """
 
 import logging
-import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,11 +102,8 @@ class RedisStore:
             self._keys + key for key in ("ledger", "rows", "log")
         )
         self._clients: dict[float, redis.Redis] = {}
-        self._process = os.getpid()
 
     def _client(self, patience: float) -> redis.Redis:
-        if self._process != os.getpid():  # a fork must not use its parent's connections
-            self._clients, self._process = {}, os.getpid()
         seconds = QUICK_SECONDS if patience <= QUICK_SECONDS else self._deadline / 2
         if seconds not in self._clients:
             is_tls = urlsplit(self._url).scheme == "rediss"
@@ -270,9 +266,8 @@ class RedisStore:
 
     def close(self) -> None:
         clients, self._clients = self._clients, {}
-        if self._process == os.getpid():
-            for client in clients.values():
-                client.close()
+        for client in clients.values():
+            client.close()
 
 
 def _identifier(head: Head) -> str:

@@ -11,6 +11,7 @@ say so (`behind`).
 
 import json
 import logging
+import os
 import secrets
 import threading
 import time
@@ -18,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
 from muntin.errors import LedgerError, MuntinError
@@ -48,15 +48,20 @@ PAUSE_SECONDS = 0.02  # before the first new try; each further pause is longer
 PAUSE_SECONDS_MAX = 0.5
 LOADS_MAX = 3  # tries to read all rows of a store that changes, or breaks, meanwhile
 _LOG = logging.getLogger("muntin.ledger")
+_FORKED = threading.Lock()
+Connect = Callable[[], Store]
 Outcome = TypeVar("Outcome")
 
 
 class Replica(SqliteFile):
-    """The local copy of a store's rows."""
+    """The local copy of a store's rows. A fork has another one, and connections of its own: what it
+    has yet to see of the store would undo in its parent's copy what that has."""
 
-    def __init__(self, store: Store, path: Path, deadline: float) -> None:
-        super().__init__(path, "off")
-        self.store = store
+    def __init__(self, connect: Connect, deadline: float) -> None:
+        self._folder = Folder()
+        super().__init__(self._folder.path / "copy.db", "off")
+        self._connect = connect
+        self.store = connect()
         self.deadline = deadline
         self._sent = False  # whether the last load had rows
         self.trouble: str | None = None
@@ -66,6 +71,18 @@ class Replica(SqliteFile):
         self._changing = threading.RLock()
         self._asked = 0.0  # when the question was put whose answer the copy has seen
         self._rest_until = 0.0
+        self._owner = os.getpid()
+
+    def check_open(self) -> None:
+        super().check_open()
+        if self._owner != os.getpid():
+            with _FORKED:
+                if self._owner != os.getpid():
+                    own = Replica(self._connect, self.deadline)
+                    own.prepare(create=False)
+                    for name in {*SqliteFile.__slots__, *vars(own)} - {"_owner"}:
+                        setattr(self, name, getattr(own, name))
+                    self._owner = os.getpid()  # last: the other threads go on from here
 
     @property
     def place(self) -> str:
@@ -98,6 +115,9 @@ class Replica(SqliteFile):
             yield connection
 
     def close(self) -> None:
+        if self._owner != os.getpid():  # the parent's connections
+            self._closed = True
+            return
         with self._changing:
             super().close()
             self._following.close()
@@ -124,8 +144,8 @@ class Replica(SqliteFile):
 
     def reload(self) -> None:
         """Read all rows of the store anew."""
+        self.follow(self.deadline)  # which sees where commits were lost
         with self._changing:
-            self._catch_up(self.deadline)  # which sees where commits were lost
             self._load_anew(self.deadline)
 
     def _follow(self) -> None:
@@ -348,11 +368,10 @@ def _apply(connection: Tables, changes: Sequence[Change], place: str) -> dict[st
 class SharedLedger(SqliteLedger):
     """A ledger in a store, with a local copy of its rows."""
 
-    def __init__(self, store: Store, *, create: bool, deadline: float, address: str) -> None:
+    def __init__(self, store: Connect, *, create: bool, deadline: float, address: str) -> None:
         self._address = address
-        self._folder = Folder()
-        self._replica = Replica(store, self._folder.path / "copy.db", deadline)
-        super().__init__(self._replica.path, create=create, url=store.place, file=self._replica)
+        self._replica = file = Replica(store, deadline)
+        super().__init__(file.path, create=create, url=file.place, file=file)
 
     @property
     def address(self) -> str:

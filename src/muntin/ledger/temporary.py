@@ -19,7 +19,8 @@ LEFT_SECONDS = 600  # a folder that is made now is not locked yet
 
 
 class Folder:
-    """A folder that is deleted when nobody holds it any more, or when the process ends.
+    """A folder that is deleted when nobody holds it any more, or when the process ends; by the
+    process that made it, not by a fork.
 
     That of a process which was killed is deleted by the next one that makes one: it is not locked.
     """
@@ -28,7 +29,7 @@ class Folder:
         _swept()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._locked = _lock_of(self.path, os.O_CREAT)
-        weakref.finalize(self, _delete, self.path, self._locked)
+        weakref.finalize(self, _delete, self.path, self._locked, os.getpid())
 
 
 def _lock_of(folder: Path, flags: int = 0) -> int | None:
@@ -45,8 +46,9 @@ def _lock_of(folder: Path, flags: int = 0) -> int | None:
     return number
 
 
-def _delete(folder: Path, lock: int | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _delete(folder: Path, lock: int | None, process: int) -> None:
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
     if lock is not None:
         os.close(lock)
 
@@ -59,7 +61,7 @@ def _swept() -> None:
             if time.time() - folder.stat().st_mtime > LEFT_SECONDS:
                 lock = _lock_of(folder)
                 if lock is not None:
-                    _delete(folder, lock)
+                    _delete(folder, lock, os.getpid())
 
 
 _kept: dict[str, Folder] = {}
