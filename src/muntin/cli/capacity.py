@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
             "30 days", help="How long things are kept that `retention` does not name."
         ),
     ) -> None:
-        """Say what a pipeline will take, from a few of its panes made of random events."""
+        """Estimate the bytes and cores that a pipeline will take, from random events."""
         from muntin.assembly.capacity import capacity as found_for
         from muntin.assembly.capacity import missing
         from muntin.spec import Pipeline

@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
         recorded: bool = typer.Option(
             False, "--replay", help="A recording that is played here, without Java and Spark."
         ),
-        seconds: float = typer.Option(0, min=0, help="Stop after so many; 0: at the end."),
+        seconds: float = typer.Option(0, min=0, help="Stop after so many seconds; 0: at the end."),
         show: bool = typer.Option(True, "--open/--no-open", help="Open the dashboard."),
         port: int | None = typer.Option(
             None, min=0, max=65535, help="Of the dashboard; by default 8787 or a free one."

@@ -33,7 +33,7 @@ _INDEX = typer.Argument(help="Folder of the index, or its URL.")
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    app.add_typer(group, name="index", help="Membership of keys and ranks of a number, by index.")
+    app.add_typer(group, name="index", help="Is a key in a large table? With ranks of a number.")
 
     @group.command()
     def build(

@@ -90,7 +90,7 @@ def register(app: typer.Typer) -> None:
         panes: bool = typer.Option(False, "--panes", help="Sealed panes, not closed windows."),
         catalog: str = typer.Option("default", help="Of Iceberg, as PyIceberg names it."),
     ) -> None:
-        """Append what is new of a summary, as sketches of Apache DataSketches, each window once."""
+        """Write the new windows of a summary as sketches of Apache DataSketches, each once."""
         from muntin.exporting import export
         from muntin.ledger.open import open_ledger
 
@@ -110,7 +110,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"what begins before {until} may lack events: {summary} was not there then")
 
     group = typer.Typer(no_args_is_help=True)
-    app.add_typer(group, name="ledger", help="Move a ledger.")
+    app.add_typer(group, name="ledger", help="Copy or move a ledger.")
 
     @group.command()
     def copy(

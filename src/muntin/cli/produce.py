@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     def produce(
         context: typer.Context,
         what: str = typer.Argument(help="A .parquet, .csv, .json or .jsonl file, or taxi."),
-        topic: str = typer.Option(..., "--topic", "-t", help="Where to."),
+        topic: str = typer.Option(..., "--topic", "-t", help="The topic to write to."),
         servers: str = typer.Option("localhost:9092", "--servers", help="The broker's addresses."),
         rate: float | None = typer.Option(
             None,
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         option: list[str] = typer.Option(
             [], "--option", "-o", help="name=value of librdkafka; ${env:NAME} is a variable."
         ),
-        seed: int = typer.Option(1, help="Of taxi: the same seed, the same orders."),
+        seed: int = typer.Option(1, help="Of taxi orders: the same seed, the same orders."),
     ) -> None:
         """Replay a file, or made taxi orders, into a Kafka topic at a chosen rate."""
         from muntin.demo.producing import produce as send

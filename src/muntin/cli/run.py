@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         pipeline: Path = typer.Argument(help="The pipeline file."),
         once: bool = typer.Option(False, "--once", help="Take all that is there, then stop."),
         append: bool = typer.Option(
-            False, "--append", help="Let a new query add to a ledger that another has fed."
+            False, "--append", help="Add to what is there, by a new checkpoint: you vouch for it."
         ),
         reset: bool = typer.Option(
             False, "--reset", help="Delete the pipeline's data and checkpoint first."
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         live: bool = typer.Option(True, help="Show the live view, where this is a terminal."),
         serve: bool = typer.Option(False, "--serve", help="Serve the dashboard beside it."),
         port: int | None = typer.Option(
-            None, min=0, max=65535, help="Of --serve; by default 8787 or, where taken, a free one."
+            None, min=0, max=65535, help="Of the dashboard; by default 8787 or a free one."
         ),
     ) -> None:
         """Run a pipeline: summarise its source until stopped, or --once.

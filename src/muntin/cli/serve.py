@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def serve(
         ledger: str = LEDGER,
-        host: str = typer.Option(HOST, help="Beyond loopback a token is needed."),
-        port: int = typer.Option(PORT, help="0 takes a free one."),
+        host: str = typer.Option(HOST, help="Where to listen; beyond loopback with a token."),
+        port: int = typer.Option(PORT, help="Where to listen; 0: a free one."),
         token_file: Path = READER_TOKEN,
         operator_token_file: Path = typer.Option(
             None,
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
             exists=True,
             dir_okay=False,
         ),
-        read_only: bool = typer.Option(False, "--read-only", help="Nobody may slow_down."),
+        read_only: bool = typer.Option(False, "--read-only", help="Refuse slow_down and resume."),
         origin: list[str] = typer.Option(
             [], help="A further origin whose pages may connect, e.g. https://ops.example"
         ),
@@ -44,13 +44,13 @@ def register(app: typer.Typer) -> None:
             [], help="A further name under which the server is called."
         ),
         postgres: str = typer.Option(
-            None, help="Where PostgreSQL's clients connect, e.g. 127.0.0.1:5433"
+            None, help="Listen for PostgreSQL's clients, e.g. at 127.0.0.1:5433"
         ),
-        agents: bool = typer.Option(False, "--agents", help="Agents may ask, at /mcp (MCP)."),
+        agents: bool = typer.Option(False, "--agents", help="Answer agents, at /mcp (MCP)."),
         certificate: Path = typer.Option(
             None, help="PEM file: PostgreSQL's clients may then use TLS, and beyond loopback must."
         ),
-        key: Path = typer.Option(None, help="PEM file with the certificate's key."),
+        key: Path = typer.Option(None, help="PEM file: the certificate's key."),
     ) -> None:
         """Serve a ledger: dashboard, HTTP and WebSocket, and PostgreSQL's protocol."""
         from muntin.ledger.open import open_ledger

@@ -14,7 +14,7 @@ POLICIES = "resolution, even, lsa, gsa, hybrid, naive"
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Try a protocol on made or recorded streams.", no_args_is_help=True)
+    group = typer.Typer(help="Try a top k over sites, without sites.", no_args_is_help=True)
     app.add_typer(group, name="simulate")
 
     @group.command("top-k")
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
         plot: Path | None = typer.Option(None, help="Draw the costs into this PNG or SVG."),
         as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
     ) -> None:
-        """Messages, entries and bytes per 100 windows of each policy on the same stream."""
+        """Compare what policies send per 100 windows: messages, entries, bytes."""
         from muntin.topk import compare
         from muntin.topk import plot as draw
         from muntin.topk.simulation import POLICIES as ALL

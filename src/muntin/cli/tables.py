@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "jsonl", "csv", "arrow"]
 FORMAT = typer.Option(
-    "table", "--format", "-f", help="jsonl: an object a row; json: rows with what they cover."
+    "table", "--format", "-f", help="jsonl: an object a row; json: rows, and what they are true of."
 )
 LEDGER = typer.Option(..., "--ledger", "-l", help="For example sqlite:///flights.db")
 ROWS_SHOWN_MAX = 1_000
