@@ -15,7 +15,7 @@ from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, is_to_be_fetched, pinned_jars, with_connector
 from muntin.spark.failures import worker_error
-from muntin.spark.kafka import Missed, check_ids, columns_of, lag_of, with_ids
+from muntin.spark.kafka import MissedOffsets, check_ids, columns_of, lag_of, with_ids
 from muntin.spec import Pipeline
 
 
@@ -233,7 +233,7 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
     then = told(1, {"orders": {"0": 500}}, {"orders": {"0": 510, "1": 7}})
     query = SimpleNamespace(recentProgress=[first])
     missed_of = pipeline({"options": {"failOnDataLoss": False}}).source
-    missed = Missed(missed_of, before=3)
+    missed = MissedOffsets(missed_of, before=3)
     missed.took(0, 20)
     missed.took(1, 12)
     assert missed.look(query) == 3
@@ -248,10 +248,10 @@ def test_offsets_that_a_batch_passed_over_are_counted_once_it_is_told_of():
         told(3, {"orders": {"0": 510, "1": 7}}, ends),
         told(4, ends, {"orders": {"0": 610, "1": 9}}),
     ]
-    anew = Missed(missed_of)
+    anew = MissedOffsets(missed_of)
     anew.took(3, 90 + 2, ["orders"])  # and holds more: it is read from where the older was
     anew.took(4, 10)
     assert anew.look(query) == 510 + 7
-    unasked = Missed(pipeline().source)
+    unasked = MissedOffsets(pipeline().source)
     unasked.took(1, 12)
     assert unasked.look(query) == 0

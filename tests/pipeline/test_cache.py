@@ -19,7 +19,7 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.pieces import KEPT_SECONDS, SegmentCache, memory_of_entry
 from muntin.reading.snapshot import Snapshot
 from muntin.segments import decode, encode
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.select.tables import TableCache
 from muntin.spark.ingest import Ingest
 from muntin.spec import Pipeline
@@ -74,13 +74,13 @@ def test_windows_of_one_version_take_no_more_than_was_allowed(tmp_path):
     with run(pipeline(queries={}), batches, ledger):
         catalog, pool = LedgerCatalog(ledger, cache_bytes=allowed), pa.default_memory_pool()
         with LedgerCatalog(ledger).moment() as moment:  # kernels that it compiles stay in memory
-            moment.load("orders", WindowAsked("range", start_us=START, end_us=START + 20 * SECOND))
+            moment.load("orders", ForClause("range", start_us=START, end_us=START + 20 * SECOND))
         before = pool.bytes_allocated()
         tracemalloc.start()
         for first, last in itertools.combinations(range(11), 2):
             start, end = (START + 10 * n * SECOND for n in (first, last))
             with catalog.moment() as moment:
-                moment.load("orders", WindowAsked("range", start_us=start, end_us=end))
+                moment.load("orders", ForClause("range", start_us=start, end_us=end))
         taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
         tracemalloc.stop()
     ledger.close()

@@ -10,7 +10,7 @@ import pytest
 from muntin.errors import LedgerError
 from muntin.ledger.temporary import temporary
 from muntin.spark.ingest import Ingest
-from muntin.spark.running import Running
+from muntin.spark.running import RunningPipeline
 from muntin.spark.sink_stream import SinkStream
 from tests.pipeline.support import (
     SECOND,
@@ -63,7 +63,7 @@ def test_a_query_by_spark_connect_that_has_ended_is_asked_nothing(working):
 
 def test_who_stops_a_query_by_spark_connect_that_another_awaits_has_its_last_word(monkeypatch):
     stream = SinkStream.__new__(SinkStream)
-    Running.__init__(stream, pipeline(), once=False)
+    RunningPipeline.__init__(stream, pipeline(), once=False)
     stream._opened = temporary()
     stream.query = mock.Mock(id="q", runId="r", **{"exception.return_value": None})
     assert said_once_stopped(stream, monkeypatch) == "finished"

@@ -14,7 +14,7 @@ from muntin.ledger.temporary import temporary
 from muntin.reading import results
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.stored_results import stored_error, stored_result
-from muntin.select.catalog import Note, WindowAsked
+from muntin.select.catalog import ForClause, Note
 from muntin.select.result import Result, WindowRead
 from tests.pipeline.support import SECOND, START, pipeline
 
@@ -22,9 +22,9 @@ PANE = 10 * SECOND
 SPEC = pipeline()
 ASKED = (
     None,
-    WindowAsked("range", start_us=START + 40 * SECOND, end_us=START + 100 * SECOND),
-    WindowAsked("range", start_us=START + 400 * SECOND),
-    WindowAsked("newest_window"),
+    ForClause("range", start_us=START + 40 * SECOND, end_us=START + 100 * SECOND),
+    ForClause("range", start_us=START + 400 * SECOND),
+    ForClause("newest_window"),
 )
 ROWS = {
     "whole": lambda n: pa.table({"driver": ["a", "b"], "count": [n, n + 1]}),
@@ -88,7 +88,7 @@ def test_it_is_what_one_who_reads_all_of_it_gets(steps, changed):
             trends[window] = TrendPoint("busiest", start, start + PANE, revisions[window], result)
         writer.close_windows([], list(trends.values()), {"step": step})
         writer.drop_history_before(START + PANE * step)
-        moving = WindowAsked("range", start_us=START + PANE * (step + 2), end_us=START + PANE * 99)
+        moving = ForClause("range", start_us=START + PANE * (step + 2), end_us=START + PANE * 99)
         for asked in (*ASKED, moving):
             anew = LedgerCatalog(ledger, lambda: START)
             assert told(follower, asked) == told(anew, asked), asked
@@ -107,7 +107,7 @@ def test_only_what_is_new_is_read():
             writer.close_windows([], [point], {"step": window})
             assert len(told(catalog, None).table) == 2 * (window + 1)
             assert reading.call_count == window + 1
-            moving = WindowAsked("range", start_us=start - 5 * PANE, end_us=start + PANE)
+            moving = ForClause("range", start_us=start - 5 * PANE, end_us=start + PANE)
             assert len(told(catalog, moving).table) == 2 * min(window + 1, 6)
             assert reading.call_count == window + 1
     writer.close()

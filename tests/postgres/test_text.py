@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from muntin.errors import SelectError, UnknownName
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.server.postgres.catalog_language import translated
-from muntin.server.postgres.literals import compared, literal
+from muntin.server.postgres.literals import literal, type_probes
 from muntin.server.postgres.portal import prepared
 from muntin.server.postgres.relations import relations, rewritten
 from muntin.server.postgres.reports import Refusal, error_fields
@@ -173,7 +173,7 @@ def test_a_text_that_is_longer_takes_longer_in_proportion(piece):
         words_of.cache_clear()
         with contextlib.suppress(SelectError):
             said = prepared(text, ())
-            compared(text, (), said.types)
+            type_probes(text, (), said.types)
             for value in ("'a'", "IN ('a')"):
                 said.bound([value] * len(said.types), ())
         with contextlib.suppress(SelectError):

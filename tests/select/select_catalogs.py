@@ -16,7 +16,14 @@ from muntin.segments import Segment
 from muntin.segments.keys import Keys
 from muntin.segments.sums import Sums
 from muntin.segments.table import Table
-from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import (
+    ForClause,
+    KeyNames,
+    LoadedTable,
+    LoadedWindow,
+    QueryInfo,
+    SummaryInfo,
+)
 from muntin.select.result import Result
 
 HOUR = 3_600_000_000
@@ -31,14 +38,14 @@ def result_of(table: pa.Table, **about: Any) -> Result:
     return Result(table, **said | about)
 
 
-def loaded_of(summary: Any, **about: Any) -> Loaded:
+def loaded_of(summary: Any, **about: Any) -> LoadedWindow:
     """The first hour of a summary, exact, but for what is given."""
     said: dict[str, Any] = {
         "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
         "stale": False, "exact": True, "proven": False, "bounds": {}, "uncounted": {},
         "notes": (), "token": None, "like": None, "among": None,
     }  # fmt: skip
-    return Loaded(summary, **said | about)
+    return LoadedWindow(summary, **said | about)
 
 
 def loaded_table(table: pa.Table) -> LoadedTable:
@@ -103,7 +110,7 @@ class MemoryCatalog:
     standing: dict[str, QueryInfo] = field(default_factory=dict)
     trends: dict[str, pa.Table] = field(default_factory=dict)
     closed: dict[str, pa.Table] = field(default_factory=dict)
-    loads: list[tuple[str, WindowAsked, KeyNames | None]] = field(default_factory=list)
+    loads: list[tuple[str, ForClause, KeyNames | None]] = field(default_factory=list)
     cached: bool = True
 
     @contextmanager
@@ -119,7 +126,7 @@ class MemoryCatalog:
     def span_of(self, summary: str) -> tuple[int, int] | None:
         return (0, HOUR) if any(name == summary for name, _ in self.held) else None
 
-    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+    def load(self, summary: str, window: ForClause, keys: KeyNames | None = None) -> LoadedWindow:
         self.loads.append((summary, window, keys))
         if window.kind == "newest_window":
             raise SelectError("no window has closed yet", code="no_window")
@@ -133,11 +140,11 @@ class MemoryCatalog:
             token=token,
         )
 
-    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
+    def trend(self, query: str, window: ForClause | None) -> LoadedTable:
         table = self.trends[query]
         return loaded_table(table if window is None else table.slice(0, 1))
 
-    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
+    def windows(self, summary: str, window: ForClause | None) -> LoadedTable:
         return loaded_table(self.closed[summary])
 
 

@@ -22,7 +22,7 @@ from muntin.errors import BadArgument, LedgerError, SelectError, UnknownName
 from muntin.segments import Segment
 from muntin.segments.table import Table
 from muntin.select import database
-from muntin.select.catalog import KeyNames, Loaded, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import ForClause, KeyNames, LoadedWindow, QueryInfo, SummaryInfo
 from muntin.select.database import Database, _TablePlace
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
@@ -37,16 +37,16 @@ def fresh() -> tuple[Engine, MemoryCatalog]:
 
 
 WINDOWS = {
-    "": WindowAsked("open"),
-    "FOR OPEN": WindowAsked("open"),
-    "FOR ALL": WindowAsked("all"),
-    "FOR LAST '15 minutes'": WindowAsked("last", length_us=900_000_000),
-    "for last 15 Minutes": WindowAsked("last", length_us=900_000_000),
-    "FOR LAST 1 h 30 min": WindowAsked("last", length_us=5_400_000_000),
-    "FOR LAST '1 h 30 min'": WindowAsked("last", length_us=5_400_000_000),
-    "FOR WINDOW '1970-01-01 01:00'": WindowAsked("window", start_us=HOUR),
-    "FOR WINDOW '1970-01-01T02:00+01:00'": WindowAsked("window", start_us=HOUR),
-    "FOR '1970-01-01' TO '1970-01-01T01:00:00Z'": WindowAsked("range", start_us=0, end_us=HOUR),
+    "": ForClause("open"),
+    "FOR OPEN": ForClause("open"),
+    "FOR ALL": ForClause("all"),
+    "FOR LAST '15 minutes'": ForClause("last", length_us=900_000_000),
+    "for last 15 Minutes": ForClause("last", length_us=900_000_000),
+    "FOR LAST 1 h 30 min": ForClause("last", length_us=5_400_000_000),
+    "FOR LAST '1 h 30 min'": ForClause("last", length_us=5_400_000_000),
+    "FOR WINDOW '1970-01-01 01:00'": ForClause("window", start_us=HOUR),
+    "FOR WINDOW '1970-01-01T02:00+01:00'": ForClause("window", start_us=HOUR),
+    "FOR '1970-01-01' TO '1970-01-01T01:00:00Z'": ForClause("range", start_us=0, end_us=HOUR),
 }
 
 
@@ -67,10 +67,10 @@ def test_a_caller_gives_the_window_that_the_text_leaves_open(
     fresh: tuple[Engine, MemoryCatalog],
 ) -> None:
     engine, made = fresh
-    closed = WindowAsked("window", start_us=HOUR)
+    closed = ForClause("window", start_us=HOUR)
     text = "SELECT a.count FROM orders a, orders FOR ALL b, trend(busiest) t"
     result = engine.sql(text, window=closed)
-    assert {load[:2] for load in made.loads} == {("orders", closed), ("orders", WindowAsked("all"))}
+    assert {load[:2] for load in made.loads} == {("orders", closed), ("orders", ForClause("all"))}
     assert [w.asked for w in result.windows] == [show_window(closed), "ALL", "ALL"]
     assert result.revision == 1
 
@@ -78,7 +78,7 @@ def test_a_caller_gives_the_window_that_the_text_leaves_open(
 def test_each_key_is_loaded_once_and_no_other(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
     engine.sql("SELECT a.count FROM orders(area) a, vector 2.1, orders(driver) b, orders c")
-    assert made.loads == [("orders", WindowAsked("open"), ((key,),)) for key in ("area", "driver")]
+    assert made.loads == [("orders", ForClause("open"), ((key,),)) for key in ("area", "driver")]
 
 
 def test_tables_are_made_once_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ def test_key_types_compare_as_they_are(fresh: tuple[Engine, MemoryCatalog]) -> N
 def test_particulars_add_up(fresh: tuple[Engine, MemoryCatalog]) -> None:
     engine, made = fresh
 
-    def load(summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+    def load(summary: str, window: ForClause, keys: KeyNames | None = None) -> LoadedWindow:
         late = {"open": 3, "all": 5}[window.kind]
         held = made.held[summary, window.kind]
         return loaded_of(held, watermark=late * HOUR, revision=late, late=late, stale=late > 3)
@@ -430,10 +430,10 @@ def test_errors_of_loading_are_placed(fresh: tuple[Engine, MemoryCatalog]) -> No
 
         def load(
             summary: str,
-            window: WindowAsked,
+            window: ForClause,
             keys: KeyNames | None = None,
             error: Exception = error,
-        ) -> Loaded:
+        ) -> LoadedWindow:
             raise error
 
         made.load = load  # type: ignore[method-assign]
@@ -466,5 +466,5 @@ def test_check_says_what_a_statement_reads(engine: Engine) -> None:
     checked = engine.check("SELECT X1, Y1 AS n FROM vector 1.1 FOR ALL")
     assert checked.columns == ("driver", "n")
     assert checked.sources == ("orders",)
-    assert [item.window for item in checked.items if item] == [WindowAsked("all")]
+    assert [item.window for item in checked.items if item] == [ForClause("all")]
     assert checked.show() == "SELECT X1, Y1 AS n FROM vector 1.1 FOR ALL"

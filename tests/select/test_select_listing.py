@@ -13,7 +13,7 @@ from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.engine import Engine
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.select.limits import Limits
-from muntin.select.listing import asked
+from muntin.select.listing import example_item
 from muntin.select.plan import Planner
 from muntin.select.syntax import in_select
 
@@ -131,7 +131,7 @@ def test_whatever_a_name_is_what_is_said_of_it_can_be_asked(word: str) -> None:
 def test_every_kind_can_be_asked(kind: str) -> None:
     keys = (("pick-up area", "null"),) if kind == "vector_matrix" else ()
     held = catalog(infos={"s-1": SummaryInfo("s-1", kind, keys=keys)})
-    assert Planner(Limits()).plan(f"SELECT * FROM {asked(held.infos['s-1'])}", held).columns  # noqa: S608
+    assert Planner(Limits()).plan(f"SELECT * FROM {example_item(held.infos['s-1'])}", held).columns  # noqa: S608
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM TREND(Busiest)", "DESCRIBE Busiest"])

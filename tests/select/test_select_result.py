@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from select_catalogs import HOUR, result_of
 
 from muntin.errors import BadArgument, UnknownName
-from muntin.select.catalog import Loaded, LoadedTable, Note, WindowAsked
+from muntin.select.catalog import ForClause, LoadedTable, LoadedWindow, Note
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
 from muntin.select.values import plain_table
@@ -29,7 +29,7 @@ def _result(columns: dict[str, pa.Array], **about: object) -> Result:
     return result_of(plain_table(pa.table(columns), list(columns)), **about)
 
 
-@pytest.mark.parametrize("kind", [Result, WindowRead, Loaded, LoadedTable, Note])
+@pytest.mark.parametrize("kind", [Result, WindowRead, LoadedWindow, LoadedTable, Note])
 def test_nothing_that_an_answer_is_true_of_has_a_default(kind: type) -> None:
     parameters = inspect.signature(kind).parameters.values()
     assert [p.name for p in parameters if p.default is not inspect.Parameter.empty] == []
@@ -231,7 +231,7 @@ def test_windows_are_datetimes(engine: Engine) -> None:
     assert result.window.start == dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     assert result.window.end - result.window.start == dt.timedelta(hours=1)
     assert result.window.covered == (0, HOUR)
-    nothing = WindowRead("orders", WindowAsked("open"), None)
+    nothing = WindowRead("orders", ForClause("open"), None)
     assert (nothing.start, nothing.end) == (None, None)
 
 

@@ -17,7 +17,7 @@ from muntin.select.result import Result, WindowRead
 from muntin.server import answering
 from muntin.server.answering import (
     Answering,
-    Asked,
+    Question,
     arrow_pieces,
     error_data,
     error_of,
@@ -105,7 +105,7 @@ def test_an_answer_that_the_disk_has_no_room_for_is_refused(tmp_path, monkeypatc
     with small_disk(tmp_path, "64k") as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk))
         with pytest.raises(RefusalError, match=rf"answer in {disk}: No space left") as refused:
-            long.answer(Asked("long", {}, 1 << 30))
+            long.answer(Question("long", {}, 1 << 30))
     assert (refused.value.status, refused.value.remedy) == (503, "free space there, or add LIMIT")
 
 

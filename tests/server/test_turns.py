@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.ledger.open import open_ledger
-from muntin.server.answering import INLINE_BYTES, Asked
+from muntin.server.answering import INLINE_BYTES, Question
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError
 from muntin.server.reader import Reader
@@ -86,7 +86,7 @@ def test_one_question_of_many_clients_is_computed_for_all_of_them(behind):
         statements = Statements(Reader(ledger), ServerLimits())
         statements.version = ledger.version() - behind
         slow = statements.runner = Slow()
-        question = Asked("sql", {"select": "SELECT 1"}, 1 << 20)
+        question = Question("sql", {"select": "SELECT 1"}, 1 << 20)
         waiting = [asyncio.create_task(statements.answer(question, n)) for n in range(20)]
         while sum(len(job.waiters) for job in statements._unanswered) < len(waiting):
             await asyncio.sleep(0.001)
@@ -120,7 +120,7 @@ def test_who_reads_nothing_has_a_share_of_the_room_for_answers(limit):
         statements.runner = Large()
 
         def asking(client, number):
-            question = Asked("sql", {"select": f"SELECT {number}"}, 1 << 20)
+            question = Question("sql", {"select": f"SELECT {number}"}, 1 << 20)
             return statements.answer(question, client, asking=True)
 
         waiting = [asking("a", number) for number in range(12)]

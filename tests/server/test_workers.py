@@ -28,7 +28,7 @@ from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.select.engine import Engine
 from muntin.server import workers as module
-from muntin.server.answering import Asked
+from muntin.server.answering import Question
 from muntin.server.limits import ServerLimits
 from muntin.server.reader import Reader
 from muntin.server.sending import Pace
@@ -149,7 +149,7 @@ def _serve(connection, settings):
 
 def _asked(connection):
     arguments = {"text": "SELECT 1", "form": "application/json", "rows_max": 10}
-    connection.sendall(Asked("sql", arguments, 1 << 20).to_json().encode() + b"\n")
+    connection.sendall(Question("sql", arguments, 1 << 20).to_json().encode() + b"\n")
     with connection.makefile("rb") as said:
         head = json.loads(said.readline())
         said.read(head.get("size", 0))
@@ -340,7 +340,7 @@ def test_who_goes_gives_its_place_back(feeder, ledger, path, times):
 def test_who_goes_before_it_has_begun_gives_its_place_back(ledger):
     async def go():
         statements = Statements(Reader(ledger), ServerLimits())
-        job = statements._job(("", None), Asked("sql", {}, 0), "somebody")
+        job = statements._job(("", None), Question("sql", {}, 0), "somebody")
         statements._unwanted(job, "somebody", ends=True)
         await asyncio.wait((job.running,))
         await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 from muntin.errors import SourceError
 from muntin.ledger.open import open_ledger
 from muntin.spark import committing
-from muntin.spark.checkpoint import check_read_once, check_undamaged, made_for, query_of
-from muntin.spark.data_source import MuntinSource, Sent
+from muntin.spark.checkpoint import check_read_once, check_undamaged, for_local_files, query_of
+from muntin.spark.data_source import MuntinSource, TaskMessage
 from muntin.spark.stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
 from tests.pipeline.support import pipeline
@@ -96,7 +96,7 @@ def test_the_sink_commits_nothing_of_a_damaged_one(damaged, tmp_path):
     sink = MuntinSource({**options, "checkpointLocation": str(damaged)}).streamWriter(
         kind, overwrite=False
     )
-    sent = [Sent("q", "run", [])]
+    sent = [TaskMessage("q", "run", [])]
     with pytest.raises(SourceError, match="metadata is damaged"):
         sink.commit(sent, 0)
     assert not (tmp_path / "l.db").exists()
@@ -118,15 +118,15 @@ def test_a_local_one_is_written_in_spark_s_plain_way_by_a_session_of_its_own(spa
     """Not by the user's session, whose other checkpoints may lie where renaming differs."""
     way = "spark.sql.streaming.checkpointFileManagerClass"
     for local in (str(tmp_path), f"file://{tmp_path}"):
-        made = made_for(spark, local)
+        made = for_local_files(spark, local)
         assert made is not spark
         assert made.conf.get(way).endswith("FileSystemBasedCheckpointFileManager")
-        assert made_for(made, local) is made, "it was said already"
-    assert made_for(spark, "hdfs://there/it") is spark
+        assert for_local_files(made, local) is made, "it was said already"
+    assert for_local_files(spark, "hdfs://there/it") is spark
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.defaultFS", "hdfs://there")
     try:
-        assert made_for(spark, str(tmp_path)) is spark, "there is where Spark would find it"
+        assert for_local_files(spark, str(tmp_path)) is spark, "there is where Spark would find it"
     finally:
         hadoop.set("fs.defaultFS", "file:///")
     assert spark.conf.get(way, None) is None

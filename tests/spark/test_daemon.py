@@ -146,7 +146,7 @@ def test_a_worker_that_is_stopped_for_good_is_killed_and_no_other(capfd):
     ]
     try:
         running, waking, stopped = workers
-        watch = daemon.Stopped()
+        watch = daemon.StoppedWorkers()
         stop(waking)
         stop(stopped)
         pids = [worker.pid for worker in workers]

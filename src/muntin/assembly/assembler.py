@@ -25,7 +25,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.reading.stored_results import outdated
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.sets import Int64s, as_set
 from muntin.spec import Pipeline
 from muntin.times import now_us
@@ -323,7 +323,7 @@ class Assembler:
                 break
             at = windows[-1].start + 1
 
-    def _clauses(self, name: str) -> set[WindowAsked]:
+    def _clauses(self, name: str) -> set[ForClause]:
         """With which standing queries on a summary's windows read other panes as well."""
         return {
             clause for query in self._queries[name] for _, clause in self._standing.clauses[query]
@@ -433,7 +433,7 @@ def _may_hold_more(now: Pieces, layout: Layout, windows: Sequence[ClosedWindow])
     return ((starts < known) | (panes.counts(starts, ends) > events)).tolist()
 
 
-def _read(clause: WindowAsked, end: int, came: Slices, pane: int) -> Slices:
+def _read(clause: ForClause, end: int, came: Slices, pane: int) -> Slices:
     """Of the panes that events came to, those that a clause reads on the window that ends then."""
     asked = clause.before(end)
     first = end - asked.length_us if asked.length_us is not None else asked.start_us or 0

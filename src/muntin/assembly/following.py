@@ -24,7 +24,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces
 from muntin.segments.building import merge, relabelled
 from muntin.segments.columns import starts_of
-from muntin.select.catalog import Together
+from muntin.select.catalog import ClosingWindows
 from muntin.sets import as_set
 from muntin.windows.floating import Boundary, FloatingWindow, Reason, close_windows
 from muntin.windows.grid import first_open, starts_of_windows, tiles_of_runs
@@ -304,7 +304,7 @@ class GridFollower(_Follower):
         window, at = window[there], at[there]
         for first in range(0, len(due), TOGETHER_MAX):
             some = np.flatnonzero((window >= first) & (window < first + TOGETHER_MAX))
-            windows = Together(relabelled(tiles, window[some], at[some]), {})
+            windows = ClosingWindows(relabelled(tiles, window[some], at[some]), {})
             for number in windows.segment.slices.tolist():
                 start = int(due[number])
                 inside = panes.between(start, start + length)

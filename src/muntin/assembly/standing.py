@@ -18,7 +18,7 @@ from muntin.reading.pieces import Merged, SegmentCache
 from muntin.reading.sequences import check_whole_stream
 from muntin.reading.snapshot import Known, Snapshot
 from muntin.reading.stored_results import stored_error, stored_result
-from muntin.select.catalog import OPEN, TREND_ERROR, TREND_OWN, WindowAsked
+from muntin.select.catalog import OPEN, TREND_ERROR, TREND_OWN, ForClause
 from muntin.select.engine import Engine
 from muntin.select.plan import CheckedStatement
 from muntin.select.syntax import quoted
@@ -48,7 +48,7 @@ class StandingQueries:
         self._warned: set[str] = set()
         self.failing: dict[str, dict[str, Any]] = {}
         self._finish = weakref.finalize(self, self._engine.close)  # also where nobody closes it
-        self.clauses: dict[str, frozenset[tuple[str, WindowAsked]]] = {}
+        self.clauses: dict[str, frozenset[tuple[str, ForClause]]] = {}
         self.follows: Mapping[str, str] = {name: self._followed(name) for name in pipeline.queries}
         self._check_alerts()
 
@@ -64,7 +64,7 @@ class StandingQueries:
         Where the statement fails on this window (an overflow, a cast, another window that is not
         there) the error is the result: data never stop a pipeline.
         """
-        asked = WindowAsked("range", start_us=start, end_us=end, whole=True)
+        asked = ForClause("range", start_us=start, end_us=end, whole=True)
         try:
             moment.at_hand = layout.name, asked, merged
             reading = self._engine.read(self._pipeline.queries[query].select, moment, asked)
@@ -212,7 +212,7 @@ class StandingQueries:
                 )
 
 
-def _clauses(checked: CheckedStatement) -> Iterator[tuple[str, WindowAsked]]:
+def _clauses(checked: CheckedStatement) -> Iterator[tuple[str, ForClause]]:
     """Those that read panes, and of which summary."""
     for item in checked.items:
         if item is None or item.window is None or item.kind in ("trend", "windows"):

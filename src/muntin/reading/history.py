@@ -11,7 +11,7 @@ from muntin.cache import Cache
 from muntin.ledger.base import View
 from muntin.ledger.records import PipelineInfo
 from muntin.reading.results import Results, read_results
-from muntin.select.catalog import LoadedTable, Note, WindowAsked
+from muntin.select.catalog import ForClause, LoadedTable, Note
 
 HISTORY_MAX = 100_000  # windows or trend points in one answer
 _MOMENT = pa.timestamp("us", "UTC")
@@ -24,7 +24,7 @@ FindOvertaken = Callable[[Results, AskedSpan], tuple[Mapping[str, Any], tuple[No
 def trend(
     view: View,
     query: str,
-    asked: WindowAsked | None,
+    asked: ForClause | None,
     info: PipelineInfo,
     cache: Cache[Any],
     overtaken: FindOvertaken,
@@ -58,7 +58,7 @@ def trend(
     )
 
 
-def windows(view: View, summary: str, asked: WindowAsked | None, info: PipelineInfo) -> LoadedTable:
+def windows(view: View, summary: str, asked: ForClause | None, info: PipelineInfo) -> LoadedTable:
     """Closed windows, in their newest revision."""
     (start, end), most = _span(asked, info), _most(asked)
     found = view.windows(summary, start=start, end=end, limit=most + 1, newest_first=True)
@@ -104,7 +104,7 @@ def worst(all_bounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _span(asked: WindowAsked | None, info: PipelineInfo) -> AskedSpan:
+def _span(asked: ForClause | None, info: PipelineInfo) -> AskedSpan:
     """Starts of windows that a clause on a trend or on `windows(...)` lets through."""
     if asked is None:
         return None, None
@@ -116,12 +116,12 @@ def _span(asked: WindowAsked | None, info: PipelineInfo) -> AskedSpan:
     return asked.start_us, asked.end_us
 
 
-def _most(asked: WindowAsked | None) -> int:
+def _most(asked: ForClause | None) -> int:
     return 1 if asked is not None and asked.kind == "newest_window" else HISTORY_MAX
 
 
 def _newest(
-    source: str, found: list[Any], most: int, asked: WindowAsked | None, what: str
+    source: str, found: list[Any], most: int, asked: ForClause | None, what: str
 ) -> tuple[list[Any], tuple[Note, ...]]:
     """The newest of what was found, oldest first, and what to say where there are more."""
     kept = found[:most][::-1]

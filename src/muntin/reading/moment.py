@@ -21,15 +21,15 @@ from muntin.reading.stored_results import Counted, read_result
 from muntin.select.catalog import (
     OPEN,
     WHOLE,
+    ForClause,
     KeyNames,
-    Loaded,
     LoadedTable,
+    LoadedWindow,
     Note,
     Part,
     QueryInfo,
     SummaryInfo,
     Uncounted,
-    WindowAsked,
 )
 from muntin.select.result import Result
 from muntin.times import instant_text
@@ -48,7 +48,7 @@ class LedgerMoment:
     _cache: SegmentCache
     _hearing: Hearing
     _now_us: int
-    at_hand: tuple[str, WindowAsked, Merged] | None = None
+    at_hand: tuple[str, ForClause, Merged] | None = None
     """A summary and its window that closes, which is not in the ledger yet."""
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class LedgerMoment:
             return self._followed(known, summary, layout.spec, layout.pane, OPEN).stored
         return self._pieces.extent(layout).bounds
 
-    def whole(self, summary: str, window: WindowAsked) -> bool:
+    def whole(self, summary: str, window: ForClause) -> bool:
         """Whether retention has dropped nothing of a window."""
         known, layout = self._find(summary)
         extent = self._pieces.extent(layout)
@@ -76,7 +76,7 @@ class LedgerMoment:
         span = self._span(known, layout, window, extent.bounds)
         return span is not None and extent.reach(*span).whole
 
-    def counted(self, summary: str, window: WindowAsked) -> Counted | None:
+    def counted(self, summary: str, window: ForClause) -> Counted | None:
         """Which panes a clause of a standing query means, and the events they hold; None where
         there are none."""
         known, layout = self._find(summary)
@@ -86,7 +86,7 @@ class LedgerMoment:
         start, end = span if window.kind != "all" else (0, span[1])
         return summary, start, end, self._pieces.events(layout, start, end)
 
-    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+    def load(self, summary: str, window: ForClause, keys: KeyNames | None = None) -> LoadedWindow:
         known, layout = self._find(summary)
         if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
             return self._closing(known, layout, window, self.at_hand[2])
@@ -101,7 +101,7 @@ class LedgerMoment:
         # time passes while the version stays, and what is read later is read of this moment
         return replace(found, stale=self.stale(known), like=like)
 
-    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
+    def trend(self, query: str, window: ForClause | None) -> LoadedTable:
         for known in self.snapshot.pipelines.values():
             if query in known.pipeline.queries:
                 said = partial(overtaken, self._pieces, known, query)
@@ -115,7 +115,7 @@ class LedgerMoment:
                 return replace(found, notes=(*found.notes, Note("nothing", query, said)))
         raise UnknownName(f"no standing query {query!r} in this ledger")
 
-    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
+    def windows(self, summary: str, window: ForClause | None) -> LoadedTable:
         known, layout = self._find(summary)
         found = self._history("windows", summary, window, known, history.windows)
         bounds: dict[str, Any] = {}
@@ -148,7 +148,7 @@ class LedgerMoment:
         self,
         what: str,
         name: str,
-        window: WindowAsked | None,
+        window: ForClause | None,
         known: Known,
         read: Callable[..., LoadedTable],
     ) -> LoadedTable:
@@ -185,8 +185,8 @@ class LedgerMoment:
         return known, Layout(summary, spec, pipeline.pane, pipeline.rungs)
 
     def _load(
-        self, known: Known, layout: Layout, window: WindowAsked, keys: KeyNames | None
-    ) -> Loaded:
+        self, known: Known, layout: Layout, window: ForClause, keys: KeyNames | None
+    ) -> LoadedWindow:
         if isinstance(layout.spec, PeriodicSpec):
             return self._followed(known, layout.name, layout.spec, layout.pane, window)
         extent = self._pieces.extent(layout)
@@ -217,7 +217,9 @@ class LedgerMoment:
             uncounted=uncounted,
         )  # fmt: skip
 
-    def _closing(self, known: Known, layout: Layout, window: WindowAsked, merged: Merged) -> Loaded:
+    def _closing(
+        self, known: Known, layout: Layout, window: ForClause, merged: Merged
+    ) -> LoadedWindow:
         """What is at hand. Nobody asks for it again: no table of it is kept."""
         span = window.start_us or 0, window.end_us or 0
         reach = self._pieces.extent(layout).reach(*span)
@@ -251,15 +253,15 @@ class LedgerMoment:
         return found if whole is None else found | {WHOLE: whole}
 
     def _followed(
-        self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: WindowAsked
-    ) -> Loaded:
+        self, known: Known, name: str, spec: PeriodicSpec, pane: int, window: ForClause
+    ) -> LoadedWindow:
         check_whole_stream(name, window)
         read = followed(self.view, name, known.generation, self._cache)
         lacking = absences.of_whole_stream(known, name, pane)
         covered = None
         if read.span is not None:
             covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
-        return Loaded(
+        return LoadedWindow(
             summary=read.summary,
             covered=covered,
             stored=covered,
@@ -278,7 +280,7 @@ class LedgerMoment:
         )
 
     def _span(
-        self, known: Known, layout: Layout, window: WindowAsked, bounds: TimeSpan | None
+        self, known: Known, layout: Layout, window: ForClause, bounds: TimeSpan | None
     ) -> TimeSpan | None:
         """The run of panes that a clause means; None where there is nothing at all."""
         if bounds is None:
@@ -311,7 +313,7 @@ class LedgerMoment:
             start = first_open(start, window.length, window.every or window.length)
         return start, bounds[1]
 
-    def _closed(self, layout: Layout, window: WindowAsked) -> ClosedWindow | None:
+    def _closed(self, layout: Layout, window: ForClause) -> ClosedWindow | None:
         """The closed window that a clause means, where it means one."""
         if window.kind not in ("window", "newest_window"):
             return None
@@ -344,14 +346,14 @@ class LedgerMoment:
 
 
 def _check_there(
-    known: Known, name: str, window: WindowAsked, closed: ClosedWindow | None,
+    known: Known, name: str, window: ForClause, closed: ClosedWindow | None,
     reach: Reach, extent: Extent, merged: Merged,
 ) -> None:  # fmt: skip
     """LedgerError where fewer events are there than were stored: somebody has deleted rows."""
     stored = 0  # is not known of other windows
     if closed is not None and reach.whole:
         stored = closed.events
-    elif window == WindowAsked("all") and extent.dropped is None:
+    elif window == ForClause("all") and extent.dropped is None:
         stored = 0 if absences.absence(known.info.spec, name) else known.info.counted
     if merged.events < stored:
         raise LedgerError(
@@ -369,7 +371,7 @@ def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
 
 def check_stored(
     name: str,
-    window: WindowAsked,
+    window: ForClause,
     closed: ClosedWindow | None,
     asked: TimeSpan | None,
     reach: Reach,
@@ -422,10 +424,10 @@ def loaded(
     revision: int,
     notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
-) -> Loaded:
+) -> LoadedWindow:
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
-    return Loaded(
+    return LoadedWindow(
         summary=segment,
         covered=covered,
         stored=stored,

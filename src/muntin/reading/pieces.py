@@ -20,7 +20,7 @@ from muntin.segments.building import WHOLE, merge
 from muntin.segments.codec import decode
 from muntin.segments.keys import memory_of
 from muntin.segments.table import Segment
-from muntin.select.catalog import KeyNames, Part, Together
+from muntin.select.catalog import ClosingWindows, KeyNames, Part
 
 CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
@@ -39,7 +39,7 @@ class Merged:
     late: int
     token: Hashable
     """Equal tokens, equal content."""
-    among: tuple[Together, int] | None = None
+    among: tuple[ClosingWindows, int] | None = None
     """The windows that it closes with, and which of them it is."""
 
 

@@ -9,7 +9,7 @@ from muntin import summaries
 from muntin.cache import Cache
 from muntin.errors import SelectError
 from muntin.ledger.base import View
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def followed(view: View, name: str, generation: Hashable, cache: Cache[Any]) -> 
     return made
 
 
-def check_whole_stream(name: str, window: WindowAsked) -> None:
+def check_whole_stream(name: str, window: ForClause) -> None:
     """SelectError where a clause asks for a part of what only follows the whole stream."""
     if window.kind not in ("open", "all"):
         raise SelectError(

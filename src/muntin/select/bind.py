@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from muntin.errors import closest, did_you_mean
-from muntin.select.catalog import WINDOW_COLUMNS, QueryInfo, SummaryInfo, WindowAsked, trend_columns
+from muntin.select.catalog import WINDOW_COLUMNS, ForClause, QueryInfo, SummaryInfo, trend_columns
 from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
@@ -26,7 +26,7 @@ class Bound:
     kind: ItemKind
     source: str
     """Summary, or standing query for a trend."""
-    window: WindowAsked | None
+    window: ForClause | None
     columns: tuple[str, ...]
     alias: str
     """What its columns are qualified with where the text gives no alias."""
@@ -283,14 +283,14 @@ def named(name: str, known: Mapping[str, _Info]) -> _Info | None:
     return next((each for n, each in known.items() if n.lower() == name.lower()), None)
 
 
-def ways(info: SummaryInfo) -> list[str]:
+def keyed_items(info: SummaryInfo) -> list[str]:
     """The FROM items of a vector matrix that have a row for each value of a key."""
     name = in_select(info.name)
     return [f"{name}({', '.join(map(in_select, key))})" for key in info.keys]
 
 
 def _keys_of(info: SummaryInfo) -> str:
-    shown = ways(info)
+    shown = keyed_items(info)
     return "keys: " + ", ".join(shown) if shown else ""
 
 

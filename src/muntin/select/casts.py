@@ -1,8 +1,7 @@
-"""What DuckDB's plan of a statement reads as another type than it is, though nobody has said so.
+"""Casts that DuckDB adds by itself, as its plan of a statement shows them.
 
-DuckDB casts without a word: a text to the type of what stands beside it, of which it reads a part,
-and fails at the first row that holds none; a decimal to fewer digits. `database.py` refuses such
-statements, whatever the rows are today.
+It casts a text to the type beside it, which cuts some and fails at the first row that it cannot
+read, and a decimal to fewer digits. `database.py` refuses such statements, whatever the rows are.
 """
 
 import re
@@ -28,7 +27,7 @@ _UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class TextRead:
-    """A constant text that is read as another type; `cast`: since the statement says so."""
+    """A constant text that is read as another type; `cast`: by a CAST of the statement."""
 
     value: str
     type: str

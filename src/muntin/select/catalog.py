@@ -16,7 +16,7 @@ WindowKind = Literal["open", "last", "range", "window", "newest_window", "all"]
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAsked:
+class ForClause:
     """Which window of a summary is asked for: a parsed `FOR ...` clause.
 
     `kind`: "open": the window that is not closed yet. "last": the newest `length_us` of event time.
@@ -33,7 +33,7 @@ class WindowAsked:
     end_us: int | None = None
     whole: bool = False
 
-    def before(self, end: int) -> WindowAsked:
+    def before(self, end: int) -> ForClause:
         """What the clause means in a standing query, on the window that ends then.
 
         Nothing after that is read, so that the result is the same whenever it is made.
@@ -44,7 +44,7 @@ class WindowAsked:
         return replace(self, end_us=end) if self.kind in ("last", "all") else self
 
 
-OPEN = WindowAsked()
+OPEN = ForClause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,11 @@ KeyNames = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Together:
-    """Windows of one summary that close together: what is asked of each is answered once for all.
+class ClosingWindows:
+    """Windows of one summary that close together: a question is answered once for all of them.
 
-    `segment`: a slice for each.
-    `rows`: what was asked -> the rows of all, and where each has its; None where it failed.
+    `segment`: a slice for each window.
+    `rows`: question -> the rows of all windows, and where each has its own; None where it failed.
     """
 
     segment: Any
@@ -136,8 +136,8 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A window of a summary, merged, and how true it is. Who makes one says all of it.
+class LoadedWindow:
+    """A window of a summary, merged, and how true it is.
 
     `summary`: None where the window holds nothing.
     `covered`: start and end of exactly what was read; None where that is nothing.
@@ -169,7 +169,7 @@ class Loaded:
     notes: tuple[Note, ...]
     token: Hashable
     like: Callable[[], Iterable[Any]] | None = field(compare=False)
-    among: tuple[Together, int] | None = field(compare=False)
+    among: tuple[ClosingWindows, int] | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +202,19 @@ class Moment(Protocol):
         """Start and end of all that is stored of a summary; None where that is nothing."""
         ...
 
-    def load(self, summary: str, window: WindowAsked, keys: KeyNames | None = None) -> Loaded:
+    def load(self, summary: str, window: ForClause, keys: KeyNames | None = None) -> LoadedWindow:
         """Merge the panes of a window. `keys`: of a vector matrix, those that are wanted: the
         others need not be read. Default: all."""
         ...
 
-    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:
+    def trend(self, query: str, window: ForClause | None) -> LoadedTable:
         """Results of a standing query: window_start, window_end, revision, its columns, error.
 
         `window` is None where no clause was given: then all that is kept.
         """
         ...
 
-    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:
+    def windows(self, summary: str, window: ForClause | None) -> LoadedTable:
         """Closed windows: the columns of `WINDOW_COLUMNS`."""
         ...
 

@@ -166,8 +166,8 @@ def _spread_of(node: exp.Column) -> exp.Anonymous | None:
     return around if around.expressions and around.expressions[0] is part else None
 
 
-def _or_else(node: exp.Column) -> str:
-    """Of a name beside =, <, IN and the like: a text may have been meant, or the events' time."""
+def _unknown_name_remedy(node: exp.Column) -> str:
+    """What may have been meant by a name beside =, <, IN and the like: a text, or event time."""
     is_time = node.name.lower() == "time"
     if node.table:
         return ""
@@ -443,6 +443,6 @@ class ColumnResolver:
         return self._error(
             node.this,
             f"no column '{node.name[:64]}' in {where}",
-            did_you_mean(node.name, names, "columns") + _or_else(node),
+            did_you_mean(node.name, names, "columns") + _unknown_name_remedy(node),
             code="unknown_column",
         )

@@ -325,11 +325,11 @@ class _DuckCursor:
         return found
 
     def _check_read(self, sql: str, tables: Sequence[str]) -> None:
-        """Refuse a constant text that is none of what DuckDB would make of it: it reads a text at
-        the first row that needs it, and says nothing where there is none; and it rounds '1.5'
-        beside integers, so that 2 would be the same, as it does with digits beyond a decimal's,
-        and leaves out the time of day beside a date. And other texts that are compared with what is
-        none, and decimals that it would round unasked."""
+        """Refuse texts and decimals that DuckDB would convert unasked, whatever the rows are.
+
+        A text is converted at the first row that needs it: without rows, no error. '1.5' is rounded
+        beside integers, and so are digits beyond a decimal's; beside a date the time of day goes.
+        """
         known = f"WITH {', '.join(map(self._empty, tables))} " if tables else ""
         before = f"{known}SELECT * FROM ("  # noqa: S608 (quoted names)
         try:

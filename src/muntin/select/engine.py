@@ -16,15 +16,15 @@ from muntin.select.catalog import (
     OPEN,
     WHOLE,
     Catalog,
+    ForClause,
     KeyNames,
-    Loaded,
     LoadedTable,
+    LoadedWindow,
     Moment,
     Note,
     Part,
     SummaryInfo,
     Uncounted,
-    WindowAsked,
 )
 from muntin.select.database import Database, DatabaseError
 from muntin.select.database_errors import converted, is_ambiguous
@@ -43,11 +43,11 @@ _TABLES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _LoadedItem:
     """One FROM item, loaded."""
 
     window: WindowRead
-    loaded: Loaded | LoadedTable
+    loaded: LoadedWindow | LoadedTable
     shown: str
     """The item and its window, in one spelling."""
     exact: bool
@@ -57,11 +57,11 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A statement, and what it reads."""
+class LoadedStatement:
+    """A statement whose FROM items were read."""
 
     plan: CheckedStatement
-    items: tuple[_Read | None, ...]
+    items: tuple[_LoadedItem | None, ...]
     started: float
 
 
@@ -96,7 +96,7 @@ class Engine:
         self,
         text: str,
         *,
-        window: WindowAsked | None = None,
+        window: ForClause | None = None,
         now: datetime | int | None = None,
         wide: bool = False,
     ) -> Result:
@@ -115,14 +115,14 @@ class Engine:
             reading = self.read(text, moment, window)
         return self.answer(reading, now=now, wide=wide)
 
-    def read(self, text: str, moment: Moment, window: WindowAsked | None = None) -> Reading:
+    def read(self, text: str, moment: Moment, window: ForClause | None = None) -> LoadedStatement:
         """Check a statement, and load what its FROM items ask for: all of it of one moment."""
         started = time.perf_counter()
         plan = self._planner.plan(text, moment)
-        return Reading(plan, tuple(self._load(plan, moment, window)), started)
+        return LoadedStatement(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(
-        self, reading: Reading, *, now: datetime | int | None = None, wide: bool = False
+        self, reading: LoadedStatement, *, now: datetime | int | None = None, wide: bool = False
     ) -> Result:
         """The rows of a statement whose FROM items were read; the ledger is not looked at."""
         plan = reading.plan
@@ -150,7 +150,7 @@ class Engine:
         return _result(table, known, time.perf_counter() - reading.started)
 
     def _run(
-        self, plan: CheckedStatement, reads: tuple[_Read | None, ...], moment: datetime | None
+        self, plan: CheckedStatement, reads: tuple[_LoadedItem | None, ...], moment: datetime | None
     ) -> pa.Table:
         tables = [read.table for read in reads if read is not None]
         if plan.narrowing is not None:
@@ -191,11 +191,11 @@ class Engine:
         self._database.close()
 
     def _load(
-        self, plan: CheckedStatement, moment: Moment, closed: WindowAsked | None
-    ) -> list[_Read | None]:
+        self, plan: CheckedStatement, moment: Moment, closed: ForClause | None
+    ) -> list[_LoadedItem | None]:
         # The same window of the same summary is loaded once.
-        seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded] = {}
-        reads: list[_Read | None] = []
+        seen: dict[tuple[str, ForClause, KeyNames | None], LoadedWindow] = {}
+        reads: list[_LoadedItem | None] = []
         for number, bound in enumerate(plan.items):
             if bound is None:
                 reads.append(None)
@@ -221,10 +221,10 @@ class Engine:
         self,
         bound: Bound,
         moment: Moment,
-        closed: WindowAsked | None,
-        seen: dict[tuple[str, WindowAsked, KeyNames | None], Loaded],
+        closed: ForClause | None,
+        seen: dict[tuple[str, ForClause, KeyNames | None], LoadedWindow],
         names: frozenset[str] | None,
-    ) -> _Read:
+    ) -> _LoadedItem:
         info = moment.summaries()[bound.source]
         if closed is not None and closed.end_us is None and info.kind in WITHOUT_WINDOWS:
             closed = None
@@ -248,16 +248,16 @@ class Engine:
             notes = (*notes, _lacking_note(bound, short))
         window = WindowRead(bound.source, show_window(asked), loaded.covered)
         shown = f"{bound.shown} {window.asked}"
-        return _Read(window, loaded, shown, exact, bounds, notes, table)
+        return _LoadedItem(window, loaded, shown, exact, bounds, notes, table)
 
-    def _read_history(self, bound: Bound, moment: Moment) -> _Read:
+    def _read_history(self, bound: Bound, moment: Moment) -> _LoadedItem:
         find = moment.trend if bound.kind == "trend" else moment.windows
         loaded = find(bound.source, bound.window)
         table = conformed(loaded.table, bound.columns)
-        asked = show_window(bound.window or WindowAsked("all"))
+        asked = show_window(bound.window or ForClause("all"))
         window = WindowRead(bound.source, asked, loaded.covered)
         shown = f"{bound.shown} {asked}"
-        return _Read(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
+        return _LoadedItem(window, loaded, shown, loaded.exact, loaded.bounds, loaded.notes, table)
 
 
 def _sum_of(table: pa.Table | None, column: str) -> str:
@@ -282,7 +282,7 @@ def _source(name: str, table: pa.Table) -> str:
     return f"(SELECT * REPLACE ({replaced}) FROM {quoted(name)})"  # noqa: S608 (quoted names)
 
 
-def _asked(clause: WindowAsked | None, closed: WindowAsked | None) -> WindowAsked:
+def _asked(clause: ForClause | None, closed: ForClause | None) -> ForClause:
     """The window that a FROM item reads: of now, or in a standing query of one that has closed."""
     if closed is None or closed.end_us is None:
         return clause or closed or OPEN
@@ -296,7 +296,7 @@ def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:
     return None if bound.key is None else (bound.key,)
 
 
-def _result(table: pa.Table, reads: list[_Read], seconds: float) -> Result:
+def _result(table: pa.Table, reads: list[_LoadedItem], seconds: float) -> Result:
     marks = [r.loaded.watermark for r in reads if r.loaded.watermark is not None]
     parts = {(r.window.source, r.window.asked): r.loaded.late for r in reads}
     return Result(
@@ -313,9 +313,9 @@ def _result(table: pa.Table, reads: list[_Read], seconds: float) -> Result:
     )
 
 
-def _bounds(reads: list[_Read]) -> dict[str, Any]:
+def _bounds(reads: list[_LoadedItem]) -> dict[str, Any]:
     """By source; by item and window where those of one source differ."""
-    of_source: dict[str, list[_Read]] = {}
+    of_source: dict[str, list[_LoadedItem]] = {}
     for read in reads:
         if read.bounds:
             of_source.setdefault(read.window.source, []).append(read)
@@ -366,7 +366,7 @@ def _lacking_note(bound: Bound, short: Mapping[str, Uncounted]) -> Note:
     return Note("uncounted", bound.source, f"{bound.shown}: added later: {'; '.join(said)}")
 
 
-def _only_open(loaded: Loaded, source: str) -> tuple[Note, ...]:
+def _only_open(loaded: LoadedWindow, source: str) -> tuple[Note, ...]:
     """Nobody said which window is meant: where there is more, the answer says so."""
     stored, covered = loaded.stored, loaded.covered
     if stored is None or (covered is not None and covered[0] <= stored[0]):

@@ -10,7 +10,7 @@ from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.select.item_parser import ItemParser, is_name, is_vector
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
@@ -185,7 +185,7 @@ class Extraction:
 
     def _finished(self) -> list[FromItem]:
         """In a list of vectors, one without a window clause takes the next one's."""
-        windows: dict[int, WindowAsked | None] = {}
+        windows: dict[int, ForClause | None] = {}
         found: list[list[FromItem]] = [[] for _ in range(self.places)]
         for number, clause, part in reversed(self.parts):
             if isinstance(part, VectorItem):

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.allowed import words
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import NOWHERE, Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, Value, VectorItem
@@ -112,11 +112,11 @@ class ItemParser:
             raise self._error(at, "a second window for the same FROM item", "leave one")
         return SourceItem(name, arguments, window, quoted, span, clause), alias, at
 
-    def _clause(self, at: int) -> tuple[WindowAsked | None, Span, int]:
+    def _clause(self, at: int) -> tuple[ForClause | None, Span, int]:
         window, after = self._window(at)
         return window, NOWHERE if window is None else self._span(at, after), after
 
-    def _window(self, at: int) -> tuple[WindowAsked | None, int]:
+    def _window(self, at: int) -> tuple[ForClause | None, int]:
         if not self._is(at, TokenType.FOR):
             return None, at
         word = self._word(at + 1)
@@ -124,11 +124,11 @@ class ItemParser:
             return self._last(at)
         if word == "WINDOW":
             if self._word(at + 2) == "LAST":
-                return WindowAsked("newest_window"), at + 3
+                return ForClause("newest_window"), at + 3
             start = self._time(at + 2, "the start of a closed window, or LAST")
-            return WindowAsked("window", start_us=start), at + 3
+            return ForClause("window", start_us=start), at + 3
         if word in ("ALL", "OPEN"):
-            return WindowAsked("all" if word == "ALL" else "open"), at + 2
+            return ForClause("all" if word == "ALL" else "open"), at + 2
         if not self._is(at + 1, TokenType.STRING):
             raise self._no_window(at + 1, "this is not a window")
         start = self._time(at + 1, "the start of the window")
@@ -140,9 +140,9 @@ class ItemParser:
             if end == start:
                 message, remedy = "the window holds no time", "its end is excluded: a later one"
             raise self._no_window(at + 3, message, remedy)
-        return WindowAsked("range", start_us=start, end_us=end), at + 4
+        return ForClause("range", start_us=start, end_us=end), at + 4
 
-    def _last(self, at: int) -> tuple[WindowAsked, int]:
+    def _last(self, at: int) -> tuple[ForClause, int]:
         """LAST '15 minutes', or LAST 15 minutes."""
         after = at + 2
         if self._is(after, TokenType.STRING):
@@ -155,7 +155,7 @@ class ItemParser:
         if not spelled:
             raise self._no_window(at + 2, "how long is the window?", "e.g. FOR LAST '15 minutes'")
         try:
-            return WindowAsked("last", length_us=duration_us(spelled)), after
+            return ForClause("last", length_us=duration_us(spelled)), after
         except BadArgument as error:
             raise self._misspelled(at + 2, error) from None
 

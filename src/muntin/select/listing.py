@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from muntin.errors import did_you_mean
-from muntin.select.bind import MATRIX, named, show_key, ways
+from muntin.select.bind import MATRIX, keyed_items, named, show_key
 from muntin.select.catalog import TREND_OWN, WINDOW_COLUMNS, QueryInfo, SummaryInfo, trend_columns
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS
 from muntin.select.places import Span, problem_at
@@ -31,10 +31,10 @@ Rows = Sequence[tuple[ListedValue, ...]]
 SpanOf = Callable[[str], tuple[int, int] | None]
 
 
-def asked(info: SummaryInfo) -> str:
-    """A FROM item that asks a summary."""
+def example_item(info: SummaryInfo) -> str:
+    """A FROM item that asks a summary, as an example."""
     if info.keys:
-        return ways(info)[0]
+        return keyed_items(info)[0]
     usage = next((f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)), "<summary>")
     return usage.replace("<summary>", in_select(info.name))
 
@@ -46,7 +46,7 @@ def listed(
     columns_of: Callable[[QueryInfo], tuple[str, ...]],
     span_of: SpanOf,
 ) -> pa.Table | None:
-    """The rows of a statement that lists; None if it is none of these.
+    """The rows of SHOW TABLES or DESCRIBE; None for any other statement.
 
     `span_of` tells from where to where a summary is stored. Raises SelectError: DESCRIBE of a name
     that does not exist.
@@ -79,7 +79,7 @@ def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[ListedValue, ...]:
     shown = ", ".join(map(show_key, keys))
     sums = ", ".join(info.indicators)
     span = span_of(info.name) or (None, None)
-    return info.name, info.kind, shown or None, sums or None, *span, asked(info)
+    return info.name, info.kind, shown or None, sums or None, *span, example_item(info)
 
 
 def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
@@ -88,7 +88,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
     if span is not None:
         start, end = map(instant_text, span)
         if info.kind in WITHOUT_WINDOWS:  # it takes no clause
-            rows.append((asked(info), None, f"of all from {start} to {end}"))
+            rows.append((example_item(info), None, f"of all from {start} to {end}"))
         else:
             rows.append((f"FOR '{start}' TO '{end}'", None, "all that is stored"))
     if info.kind == MATRIX:
@@ -96,7 +96,7 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
         sums += [(name, "sum over the events of a row") for name in info.indicators]
         if info.sketched:
             sums += [(f"{name}_lower", f"lower bound of {name}") for name, _ in sums]
-        for key, way in zip(info.keys, ways(info), strict=True):
+        for key, way in zip(info.keys, keyed_items(info), strict=True):
             rows += [(way, name, "key") for name in key]
             rows += [(way, name, meaning) for name, meaning in sums]
     for function in TABLE_FUNCTIONS.values():

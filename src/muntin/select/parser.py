@@ -19,7 +19,7 @@ from muntin.select.from_items import Extraction
 from muntin.select.item_parser import is_name
 from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.places import Span, problem_at
-from muntin.select.syntax import DIALECT, Statement, constant_text, matching, must_be_quoted
+from muntin.select.syntax import DIALECT, Statement, constant_text, like_as_regex, must_be_quoted
 
 # One alternative for each thing that may hold any character, then plain text.
 _PART = re.compile(
@@ -444,7 +444,7 @@ def _normal(tree: exp.Expr) -> exp.Expr:
             continue
         sign = escape.expression.name
         if sign not in re.sub(f"{re.escape(sign)}.", "", text, flags=re.DOTALL):
-            escape.replace(matching(like, sign) if sign in text else like)
+            escape.replace(like_as_regex(like, sign) if sign in text else like)
     return tree
 
 

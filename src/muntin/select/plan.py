@@ -30,7 +30,7 @@ from muntin.select.syntax import (
     SUM,
     Statement,
     in_select,
-    matching,
+    like_as_regex,
     show,
     show_item,
 )
@@ -208,9 +208,8 @@ def _with_quotes(problem: SelectError, summaries: Iterable[SummaryInfo]) -> Sele
 
 
 def _marked_sums(tree: exp.Expr) -> tuple[Origin, ...]:
-    """The columns of FROM items that `sum` adds up, or that have the type of what it does, each
-    call marked with its number: floats are added with what rounding lost, as states are, which
-    DuckDB has another function for."""
+    """Marks each `sum` of a column of a FROM item with a number, for `with_sources`: of floats
+    another function of DuckDB's keeps what rounding lost. The columns, by that number."""
     found: list[Origin] = []
     for node in tree.find_all(exp.Anonymous):
         origin = next((argument.meta.get("origin") for argument in node.expressions), None)
@@ -344,4 +343,4 @@ def _bounded_pattern(node: exp.Expr) -> None:
     groups = len(re.findall(r"%+", pattern.rstrip("%")))
     if simple or groups <= 1:
         return
-    node.replace(matching(node))
+    node.replace(like_as_regex(node))

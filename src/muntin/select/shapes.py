@@ -1,14 +1,13 @@
-"""What statements share that differ only in constants of their one FROM item, or of conditions.
+"""One plan for statements that differ only in constants of their one FROM item, or of conditions.
 
 `quantiles(delays, 0.5)` and `quantiles(delays, 0.9)` under the same SELECT have the same columns
 and the same SQL, and so have all windows of one form (`FOR '<start>' TO '<end>'`): what a plan
-costs is paid for the first of them. The others differ from it in the text of some constants, and
-only those are read again. `WHERE driver = 7` and `WHERE driver = 8` differ in one number of the SQL
-as well.
+costs is paid for the first of them, and of the others only the constants are read. `WHERE driver =
+7` and `WHERE driver = 8` differ in one number of the SQL as well.
 
-Why the rest need not be: up to the first constant, the two texts are the same characters, so that a
-tokenizer is in the same state there; both constants are followed by the same character, which
-cannot continue either of them; and so on to the end of the text.
+That is enough: up to the first constant, the two texts are the same characters, so that a tokenizer
+is in the same state there; both constants are followed by the same character, which cannot continue
+either of them; and so on to the end of the text.
 """
 
 import re
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from muntin.errors import BadArgument
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.select.item_parser import number_of
 from muntin.select.limits import Limits
 from muntin.select.narrowing import Narrowing, is_whole
@@ -148,17 +147,17 @@ def filled(
     return item, sql, narrowing
 
 
-def _window_with(window: WindowAsked | None, constants: Sequence[object]) -> WindowAsked | None:
+def _window_with(window: ForClause | None, constants: Sequence[object]) -> ForClause | None:
     """A window of the same form with other constants; None where the text has to be read."""
     try:
         match window and window.kind, constants:
             case "last", [str(length)]:
-                return WindowAsked("last", length_us=duration_us(length))
+                return ForClause("last", length_us=duration_us(length))
             case "window", [str(start)]:
-                return WindowAsked("window", start_us=instant_us(start))
+                return ForClause("window", start_us=instant_us(start))
             case "range", [str(start), str(end)]:
                 first, last = instant_us(start), instant_us(end)
-                return WindowAsked("range", start_us=first, end_us=last) if first < last else None
+                return ForClause("range", start_us=first, end_us=last) if first < last else None
             case _:
                 return None
     except BadArgument:

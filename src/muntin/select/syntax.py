@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokenizer_core import TokenType
 
-from muntin.select.catalog import WindowAsked
+from muntin.select.catalog import ForClause
 from muntin.select.places import NOWHERE, Span
 from muntin.times import duration_text, instant_text
 
@@ -47,7 +47,7 @@ class SourceItem:
 
     name: str
     arguments: tuple[Name | Value, ...] | None
-    window: WindowAsked | None
+    window: ForClause | None
     quoted: bool = False
     """A quoted name is a summary's, never a function's."""
     span: Span = field(default=NOWHERE, compare=False)
@@ -62,7 +62,7 @@ class VectorItem:
     indicators: tuple[int, ...] | None
     """None for `vector 3.*`."""
     summary: str | None
-    window: WindowAsked | None
+    window: ForClause | None
     word: str = "vector"
     """Or "sketch"."""
     span: Span = field(default=NOWHERE, compare=False)
@@ -104,8 +104,8 @@ def constant_text(node: exp.Expr) -> str | None:
     return node.name if node.is_string else None
 
 
-def matching(like: exp.Expr, sign: str = "") -> exp.Expr:
-    """LIKE or ILIKE of a constant as a regular expression; `sign` takes a meaning away.
+def like_as_regex(like: exp.Expr, sign: str = "") -> exp.Expr:
+    """LIKE or ILIKE of a constant as a regular expression; `sign` is that of ESCAPE.
 
     ILIKE compares lower cases, letter by letter: a regular expression that ignores the case takes
     others for one.
@@ -171,7 +171,7 @@ def text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def show_window(window: WindowAsked) -> str:
+def show_window(window: ForClause) -> str:
     """The window clause without FOR; parsing it gives the window."""
     if window.kind == "last":
         return f"LAST '{duration_text(window.length_us or 0)}'"

@@ -17,7 +17,7 @@ from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import Totals, key_rows
 from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
-from muntin.select.catalog import Loaded, SummaryInfo
+from muntin.select.catalog import LoadedWindow, SummaryInfo
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
 from muntin.select.values import conformed, has_untyped, typed
 
@@ -25,7 +25,7 @@ _TOGETHER_ROWS_MAX = 1 << 16  # of answers to windows that close together
 
 
 def table_of(
-    bound: Bound, loaded: Loaded, info: SummaryInfo, names: frozenset[str] | None = None
+    bound: Bound, loaded: LoadedWindow, info: SummaryInfo, names: frozenset[str] | None = None
 ) -> tuple[pa.Table, bool]:
     """The rows of a summary that a FROM item asks for, and whether they may be kept.
 
@@ -55,9 +55,9 @@ def table_of(
     return typed(table, _numbers(bound, info)), False
 
 
-def _among(bound: Bound, loaded: Loaded, info: SummaryInfo) -> pa.Table | None:
-    """The rows of one of the windows that close together. None: ask it alone, since it closes
-    alone, one of them fails, or they are large: then little is gained, and memory is taken."""
+def _among(bound: Bound, loaded: LoadedWindow, info: SummaryInfo) -> pa.Table | None:
+    """The rows of one of the windows that close together. None where it has to be asked alone: it
+    closes alone, one of the others fails, or they are large."""
     if loaded.among is None or bound.kind != "function":
         return None
     windows, number = loaded.among
@@ -146,8 +146,7 @@ def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:
 
 
 class TableCache(Cache[tuple[Hashable, pa.Table]]):
-    """The newest Arrow table of each name, which says what was asked, with the token of its
-    content: in a live stream each version of a ledger has others, and nobody asks for the last."""
+    """The newest Arrow table of each question (`name`), with the token of its content."""
 
     def made(
         self, name: Hashable, token: Hashable, make: Callable[[], tuple[pa.Table, bool]]

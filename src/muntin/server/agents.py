@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from muntin.errors import BadArgument
 from muntin.select.syntax import quoted
-from muntin.server.answering import JSON, Asked
+from muntin.server.answering import JSON, Question
 from muntin.server.http import Http
 from muntin.server.limits import KIB, ServerLimits
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX
@@ -98,7 +98,7 @@ class Agents:
         await response(scope, receive, send)
 
     async def _through(self, request: Request, _: Any) -> Response:
-        return _Handed(self._manager, await self._http.body(request))
+        return _ReadBody(self._manager, await self._http.body(request))
 
     async def _tools(self, _: Any, __: Any) -> types.ListToolsResult:
         reads = types.ToolAnnotations(
@@ -149,14 +149,14 @@ class Agents:
         return await self._answered(request, "sql", text=text, form=JSON, rows_max=rows)
 
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
-        asked = Asked(name, arguments, ANSWER_BYTES_MAX)
+        asked = Question(name, arguments, ANSWER_BYTES_MAX)
         client = client_of(request.client)
         asking = self._http.statements.whole(asked, client, asking=True, ends=True)
         return json.loads(await while_there(request, asking))
 
 
-class _Handed(Response):
-    """What the protocol's own server answers to a body that has been read."""
+class _ReadBody(Response):
+    """The answer of MCP's own server, which is given a body that has been read."""
 
     def __init__(self, manager: StreamableHTTPSessionManager, body: bytes) -> None:
         super().__init__()

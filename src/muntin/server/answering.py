@@ -17,7 +17,7 @@ import pyarrow as pa
 from muntin.errors import LedgerError, SelectError
 from muntin.ledger.records import ClosedWindow
 from muntin.reading.amounts import catalogue, events_over_time
-from muntin.select.listing import asked
+from muntin.select.listing import example_item
 from muntin.select.result import Result
 from muntin.select.values import json_column, rows_of
 from muntin.server.postgres.answers import PostgresAnswers
@@ -34,7 +34,7 @@ INLINE_BYTES = 256 << 10  # of an answer that is kept in memory; longer ones are
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """One thing to compute. `name`: a method of `Answering`. `arguments`: of that method, as JSON
     values. `bytes_max`: of the answer."""
 
@@ -52,7 +52,7 @@ class Answering:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    def answer(self, asked: Asked) -> IO[bytes]:
+    def answer(self, asked: Question) -> IO[bytes]:
         """The answer's bytes, from the start: in memory where they are few, else in a file. Raises
         MuntinError."""
         out = SpooledTemporaryFile(INLINE_BYTES)  # noqa: SIM115 (the caller's to close)
@@ -137,7 +137,7 @@ class Answering:
                 "parts": list(info.parts),
                 "sketched": info.sketched,
                 "windows": windows.get(name),
-                "ask": asked(info),
+                "ask": example_item(info),
             }
             for name, info in known.items()
         ]

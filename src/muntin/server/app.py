@@ -47,7 +47,7 @@ _HEADERS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
+class Extension:
     """What a server may do beside answering from a ledger, behind the same auth."""
 
     reader: Reader
@@ -67,7 +67,7 @@ def make_app(
     auth: Auth,
     limits: ServerLimits | None = None,
     tokens: Tokens | None = None,
-    addition: Addition | None = None,
+    extension: Extension | None = None,
     postgres: socket.socket | None = None,
     certificate: Certificate | None = None,
     agents: bool = False,
@@ -82,11 +82,11 @@ def make_app(
     """
     limits = limits or ServerLimits()
     one = limits.of_statement(limits.statements_at_once)
-    reader = addition.reader if addition else Reader(ledger, limits=one)
+    reader = extension.reader if extension else Reader(ledger, limits=one)
     statements = Statements(reader, limits)
     feeds = Feeds(reader, statements, limits)
     hub = Hub(auth, feeds, Commands(reader, limits), limits, tokens)
-    http = Http(reader, hub, statements, addition.paths if addition else {}, begun)
+    http = Http(reader, hub, statements, extension.paths if extension else {}, begun)
 
     listener = None
     if postgres is not None:
@@ -111,7 +111,7 @@ def make_app(
             await listener.start()
         try:
             async with (
-                addition.alongside() if addition else nullcontext(),
+                extension.alongside() if extension else nullcontext(),
                 spoken.alongside() if spoken else nullcontext(),
             ):
                 yield
@@ -128,7 +128,7 @@ def make_app(
     app = Starlette(
         routes=[
             *http.routes(),
-            *(addition.routes(http) if addition else ()),
+            *(extension.routes(http) if extension else ()),
             *([Route("/mcp", spoken, methods=["POST"])] if spoken else ()),
             Route("/events", Events(http, hub)),
             WebSocketRoute("/live", hub.serve),
@@ -148,8 +148,8 @@ def make_app(
         hub.leave()
 
     app.state.goodbye = goodbye
-    if addition:
-        http.metrics.more = addition.metrics
+    if extension:
+        http.metrics.more = extension.metrics
     app.add_middleware(Paced, limits=limits)
     app.add_middleware(_safe_headers)
     return app

@@ -30,7 +30,7 @@ REFUSAL = (
 )
 
 
-class Places:
+class Quota:
     """Who holds a place: `most` altogether, `each` from one address; from this machine, any."""
 
     def __init__(self, most: int, each: int) -> None:
@@ -68,7 +68,7 @@ class Connections:
     """The open connections of one server. Used on the loop's thread."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        self._places = Places(bound(limits), limits.connections_per_address_max)
+        self._places = Quota(bound(limits), limits.connections_per_address_max)
         self._spare: dict[asyncio.Transport, None] = {}
 
     def enter(self, transport: asyncio.Transport) -> bool:

@@ -244,7 +244,7 @@ class Feeds:
                 self._tell(feed)
 
     def _client(self, feed: Feed) -> Hashable:
-        """Whose turn a feed takes: of those who follow it, one that has little else waiting."""
+        """Whose turn a feed takes: a follower's with little else waiting."""
         some = (subscriber.client for subscriber in islice(feed.subscribers, SUBSCRIBERS_LOOKED_AT))
         return min(some, key=self._statements.waiting_of, default="")
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from muntin.errors import BadArgument, LedgerError
-from muntin.server.answering import ARROW, JSON, Asked
+from muntin.server.answering import ARROW, JSON, Question
 from muntin.server.auth import Grant
 from muntin.server.live import Hub
 from muntin.server.messages import STATEMENT_CHARACTERS_MAX, command, json_object, unicode_text
@@ -24,7 +24,7 @@ from muntin.server.metrics import Metrics
 from muntin.server.problems import RefusalError, needs_token, status_of
 from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of, refusal, while_there
-from muntin.server.state import Once, StateReader
+from muntin.server.state import FreshRead, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 
@@ -55,10 +55,10 @@ class Http:
         self.metrics = Metrics(reader, hub)
         state = StateReader(reader)
         # small reads of the ledger, which never wait for a statement nor for each other
-        self._state_once = Once(lambda: state.read(now_us()), "muntin-state")
-        self._metrics_once = Once(self.metrics.text, "muntin-metrics")
-        self._ready_once = Once(state.ready, "muntin-ready")
-        self._health_once = Once(lambda: state.health(now_us()), "muntin-health")
+        self._state_once = FreshRead(lambda: state.read(now_us()), "muntin-state")
+        self._metrics_once = FreshRead(self.metrics.text, "muntin-metrics")
+        self._ready_once = FreshRead(state.ready, "muntin-ready")
+        self._health_once = FreshRead(lambda: state.health(now_us()), "muntin-health")
 
     def routes(self) -> list[Route]:
         return [
@@ -110,7 +110,7 @@ class Http:
         self, request: Request, name: str, media_type: str = JSON, **arguments: Any
     ) -> Response:
         """What `Answering` makes of it, in its turn."""
-        asked = Asked(name, arguments, self._limits.answer_bytes_max)
+        asked = Question(name, arguments, self._limits.answer_bytes_max)
         client = client_of(request.client)
         asking = self.statements.answer(asked, client, asking=True, ends=True)
         answer = await while_there(request, asking)

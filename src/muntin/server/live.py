@@ -20,7 +20,7 @@ from muntin.errors import MuntinError
 from muntin.server import protocol
 from muntin.server.auth import Auth, Grant, bearer
 from muntin.server.commands import Commands
-from muntin.server.connections import Places
+from muntin.server.connections import Quota
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import LiveCommand, LiveHello, Subscribe
@@ -143,7 +143,7 @@ class Hub:
 
     def __post_init__(self) -> None:
         self.run = secrets.token_hex(8)
-        self._places = Places(self.limits.clients_max, self.limits.clients_per_address_max)
+        self._places = Quota(self.limits.clients_max, self.limits.clients_per_address_max)
 
     async def serve(self, websocket: WebSocket) -> None:
         headers = websocket.headers

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
-from muntin.server.answering import JSON, Asked, json_pieces, window_json, within
+from muntin.server.answering import JSON, Question, json_pieces, window_json, within
 from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, compact, frame, joined
 from muntin.server.limits import ServerLimits
 from muntin.server.messages import Topic
 from muntin.server.problems import problem, status_of, stops
 from muntin.server.protocol import Connection, Effect
 from muntin.server.reader import Reader
-from muntin.server.state import Once, StateReader
+from muntin.server.state import FreshRead, StateReader
 from muntin.server.statements import Statements
 from muntin.times import instant_text, now_us
 
@@ -71,7 +71,7 @@ class PushMaker:
         self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
         self._replaying = ThreadPoolExecutor(1, "muntin-replay")
         state = StateReader(reader)
-        self._state = Once(lambda: state.read(now_us()), "muntin-feed-state")
+        self._state = FreshRead(lambda: state.read(now_us()), "muntin-feed-state")
 
     def close(self) -> None:
         """Who still waits for a message, or asks for one, gets the error that the server stops."""
@@ -190,7 +190,7 @@ class PushMaker:
         return queries[topic.text].select
 
     async def _answer(self, name: str, client: Hashable, **arguments: Any) -> bytes:
-        asked = Asked(name, arguments, self._limits.push_bytes_max)
+        asked = Question(name, arguments, self._limits.push_bytes_max)
         return await self._statements.whole(asked, client)
 
     async def _read(self, work: Callable, *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ from muntin.ledger.records import ClosedWindow
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.moment import window_at
 from muntin.reading.warm import warm
-from muntin.select.catalog import OPEN, Catalog, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import OPEN, Catalog, ForClause, QueryInfo, SummaryInfo
 from muntin.select.engine import Engine
 from muntin.select.limits import Limits
 from muntin.select.result import Result
@@ -35,7 +35,7 @@ class Reader:
         self._engine = Engine(self._catalog, limits)
         self.rates = Rates()
 
-    def sql(self, text: str, *, window: WindowAsked | None = None, wide: bool = False) -> Result:
+    def sql(self, text: str, *, window: ForClause | None = None, wide: bool = False) -> Result:
         """Answer a statement. `window`: of FROM items without a clause; default the open one."""
         return self._engine.sql(text, window=window, wide=wide)
 
@@ -43,7 +43,7 @@ class Reader:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""
         for pipeline in self.pipelines().values():
             warm(pipeline)
-            newest = WindowAsked("last", length_us=2 * pipeline.pane)
+            newest = ForClause("last", length_us=2 * pipeline.pane)
             with self._catalog.moment() as moment:
                 for name, spec in pipeline.summaries.items():
                     moment.load(name, OPEN if spec.sequential else newest)
@@ -51,7 +51,7 @@ class Reader:
     def on_window(self, text: str, window: ClosedWindow) -> Result:
         """A statement whose FROM items without a clause read a closed window. Raises SelectError:
         the statement is wrong, or retention has dropped a part of the window."""
-        asked = WindowAsked("range", start_us=window.start, end_us=window.end, whole=True)
+        asked = ForClause("range", start_us=window.start, end_us=window.end, whole=True)
         with self._stored.moment() as moment:
             reading = self._engine.read(text, moment, asked)
             closed = window_at(moment.view, window.summary, window.start)

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from muntin.errors import BadArgument, LedgerError, needs
 from muntin.hosts import is_loopback
 from muntin.ledger.base import Ledger
-from muntin.server.app import Addition, make_app
+from muntin.server.app import Extension, make_app
 from muntin.server.auth import Auth
 from muntin.server.connections import ACCEPTS_AT_ONCE
 from muntin.server.limits import ServerLimits
@@ -33,7 +33,7 @@ class Server:
 
     `ledger` stays the caller's to close. `host`, `port`: loopback by default; port 0 takes a free
     one. `reader_token`, `operator_token`: without one, only loopback is listened on. `read_only`,
-    `origins`, `hosts`: see `Auth`. `addition`: what the server does beside. `postgres`: where
+    `origins`, `hosts`: see `Auth`. `extension`: what the server does beside. `postgres`: where
     PostgreSQL's clients connect, "127.0.0.1:5433"; port 0 takes a free one. `certificate`, `key`:
     PEM files with which they may ask for TLS (`sslmode=require`), and from other machines must.
     `agents`: agents may ask at `/mcp`. `begun`: whether the pipeline that runs beside has begun:
@@ -57,7 +57,7 @@ class Server:
         hosts: Sequence[str] = (),
         limits: ServerLimits | None = None,
         tokens: Tokens | None = None,
-        addition: Addition | None = None,
+        extension: Extension | None = None,
         postgres: str | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
@@ -102,7 +102,7 @@ class Server:
             port = self._postgres.getsockname()[1]
             self.postgres_url = f"postgresql://muntin@{_shown(postgres_host)}:{port}/muntin"
         self.app: Starlette = make_app(
-            ledger, auth, limits, tokens, addition, self._postgres, encrypts, agents, begun
+            ledger, auth, limits, tokens, extension, self._postgres, encrypts, agents, begun
         )
         self._server = _Uvicorn(_config(self.app, limits))
         self._server.goodbye = self.app.state.goodbye

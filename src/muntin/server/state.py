@@ -125,7 +125,7 @@ class StateReader:
 T = TypeVar("T")
 
 
-class Once(Generic[T]):
+class FreshRead(Generic[T]):
     """A read with a thread of its own, so that it waits for nothing else.
 
     Who asks while it runs hears of the next run, which begins after the question: an answer is

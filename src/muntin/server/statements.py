@@ -10,7 +10,7 @@ from typing import IO, Generic, TypeVar
 
 from muntin.errors import MuntinError
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.server.answering import INLINE_BYTES, Answering, Asked
+from muntin.server.answering import INLINE_BYTES, Answering, Question
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError, stops
 from muntin.server.reader import Reader
@@ -20,9 +20,8 @@ Work = TypeVar("Work")
 
 
 class Turns(Generic[Work]):
-    """A queue for each client. The next to run is the first of the client that waits longest since
-    its last turn; one client never has all of the places at once. `places`: how much runs at once.
-    One client has at most all but one, where there are several."""
+    """A queue for each client; next is the client whose last turn is longest ago. `places`: how
+    much runs at once, of one client at most all but one, where there are several."""
 
     def __init__(self, places: int) -> None:
         self._share = max(1, places - 1)
@@ -93,7 +92,7 @@ class Threads:
         finally:
             self.ready = True
 
-    async def run(self, asked: Asked) -> IO[bytes]:
+    async def run(self, asked: Question) -> IO[bytes]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._answering.answer, asked)
 
@@ -136,7 +135,7 @@ class StoredAnswer:
 class _Job:
     """One computation, for all who wait for it."""
 
-    def __init__(self, asked: Asked, text: str, at: float) -> None:
+    def __init__(self, asked: Question, text: str, at: float) -> None:
         self.asked = asked
         self.text = text
         self.at = at
@@ -194,11 +193,11 @@ class Statements:
         return self._turns.waiting_of(client)
 
     async def answer(
-        self, asked: Asked, client: Hashable, *, asking: bool = False, ends: bool = False
+        self, asked: Question, client: Hashable, *, asking: bool = False, ends: bool = False
     ) -> StoredAnswer:
-        """The answer; `release` it for the same client, whose turn it takes, when it was used.
+        """The answer, in the client's turn; `release` it for the same client when it was used.
 
-        `asking`: it may be refused because of too many that wait: somebody asks, who can ask again.
+        `asking`: it is refused where too many wait, since the client can ask again.
         `ends`: where this is cancelled and nobody else waits, what computes it is ended as well.
         Raises MuntinError.
         """
@@ -222,7 +221,7 @@ class Statements:
             self._unwanted(job, client, ends=ends)
             raise
 
-    async def whole(self, asked: Asked, client: Hashable, **how: bool) -> bytes:
+    async def whole(self, asked: Question, client: Hashable, **how: bool) -> bytes:
         """As `answer`, all of it at once: of what is too short to be in a file."""
         answer = await self.answer(asked, client, **how)
         try:
@@ -276,7 +275,7 @@ class Statements:
     def _is_old(self, job: _Job) -> bool:
         return job.answer.done() and asyncio.get_running_loop().time() - job.at > SHARED_SECONDS
 
-    def _job(self, text: str, asked: Asked, client: Hashable) -> _Job:
+    def _job(self, text: str, asked: Question, client: Hashable) -> _Job:
         """The computation of the same question over the same state, or a new one."""
         job = self._shared.get(text)
         if job is None or self._is_old(job):

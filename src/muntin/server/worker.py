@@ -22,7 +22,7 @@ from muntin.ledger.open import open_ledger
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.warm import warm
 from muntin.select.limits import Limits
-from muntin.server.answering import INLINE_BYTES, Answering, Asked, error_data
+from muntin.server.answering import INLINE_BYTES, Answering, Question, error_data
 from muntin.server.problems import status_of
 from muntin.server.reader import Reader
 from muntin.spec import Pipeline
@@ -32,8 +32,8 @@ NUMBER = struct.Struct(">I")
 _LOG = logging.getLogger("muntin.server")
 
 
-def nurse(control: socket.socket, settings: dict[str, Any]) -> None:
-    """Fork workers and end them when asked, until nobody is there to tell."""
+def run_fork_server(control: socket.socket, settings: dict[str, Any]) -> None:
+    """Fork and end workers as the server asks, until it has gone."""
     children: set[int] = set()
     try:
         _obey(control, settings, children)
@@ -136,13 +136,13 @@ class Worker:
         while True:
             self._answer(self._asked())
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> Question:
         question = self._questions.readline()
         if not question.endswith(b"\n"):
             raise EOFError
-        return Asked(**json.loads(question))
+        return Question(**json.loads(question))
 
-    def _answer(self, asked: Asked) -> None:
+    def _answer(self, asked: Question) -> None:
         try:
             out = self._opened().answer(asked)
         except Exception as error:
@@ -178,7 +178,7 @@ def main() -> None:
     logging.basicConfig(format="%(levelname)s:%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
     control = socket.socket(fileno=int(sys.argv[1]))
-    nurse(control, json.loads(control.recv(_number(control), socket.MSG_WAITALL)))
+    run_fork_server(control, json.loads(control.recv(_number(control), socket.MSG_WAITALL)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import IO
 
 from muntin.errors import MuntinError, SelectError
 from muntin.ledger.sqlite import SqliteLedger
-from muntin.server.answering import Asked, error_of
+from muntin.server.answering import Question, error_of
 from muntin.server.limits import ServerLimits
 from muntin.server.problems import RefusalError
 from muntin.server.worker import BEGIN, END, NUMBER, WARM
@@ -143,7 +143,7 @@ class WorkerProcess:
         self._deadline: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._connection.fileno(), self._readable)
 
-    async def ask(self, asked: Asked) -> IO[bytes]:
+    async def ask(self, asked: Question) -> IO[bytes]:
         """The answer's bytes. Raises MuntinError: what the worker says, or that it had to be
         ended."""
         if self.ended:  # before anybody could ask it
@@ -249,7 +249,7 @@ class Workers:
         self._free = [asyncio.create_task(self._begin()) for _ in places]
         self._warming = asyncio.create_task(self._warm())
 
-    async def run(self, asked: Asked) -> IO[bytes]:
+    async def run(self, asked: Question) -> IO[bytes]:
         """The answer's bytes; at most `statements_at_once` at once. Cancelled, it ends the worker.
 
         Raises MuntinError.

@@ -8,7 +8,14 @@ from typing import Any
 
 from muntin.errors import SelectError, UnknownName
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.select.catalog import KeyNames, Loaded, LoadedTable, QueryInfo, SummaryInfo, WindowAsked
+from muntin.select.catalog import (
+    ForClause,
+    KeyNames,
+    LoadedTable,
+    LoadedWindow,
+    QueryInfo,
+    SummaryInfo,
+)
 from muntin.select.functions import GLOBAL_TOP_K
 from muntin.server.reader import Reader
 from muntin.sites.status import Status
@@ -44,9 +51,9 @@ class GlobalCatalog:
     def load(
         self,
         summary: str,
-        window: WindowAsked,
+        window: ForClause,
         keys: KeyNames | None = None,  # noqa: ARG002
-    ) -> Loaded:
+    ) -> LoadedWindow:
         self.check_name(summary)
         if window.kind != "open":
             raise SelectError(
@@ -55,7 +62,7 @@ class GlobalCatalog:
                 remedy="leave the FOR clause out",
             )
         shown = self._status.snapshot
-        return Loaded(
+        return LoadedWindow(
             summary=shown,
             covered=shown.covered,
             stored=shown.covered,
@@ -73,10 +80,10 @@ class GlobalCatalog:
             among=None,
         )
 
-    def trend(self, query: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
+    def trend(self, query: str, window: ForClause | None) -> LoadedTable:  # noqa: ARG002
         raise UnknownName(f"a coordinator keeps no standing query, and none called '{query[:80]}'")
 
-    def windows(self, summary: str, window: WindowAsked | None) -> LoadedTable:  # noqa: ARG002
+    def windows(self, summary: str, window: ForClause | None) -> LoadedTable:  # noqa: ARG002
         raise SelectError(f"{summary} has no windows that close", code="window")
 
 

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from muntin.errors import BadArgument, MuntinError, SpecError
 from muntin.hosts import is_loopback
 from muntin.ledger.temporary import TemporaryLedger
-from muntin.server.app import Addition, page_routes
+from muntin.server.app import Extension, page_routes
 from muntin.server.auth import Auth, Grant
 from muntin.server.http import Http, described
 from muntin.server.limits import ServerLimits
@@ -98,7 +98,7 @@ class CoordinatorServer(Server):
                 origins=self.spec.origins,
                 hosts=self.spec.hosts,
                 limits=ServerLimits(pong_seconds=protocol.PONG_SECONDS),
-                addition=Addition(
+                extension=Extension(
                     reader,
                     routes,
                     self._alongside,

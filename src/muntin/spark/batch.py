@@ -20,7 +20,7 @@ from muntin.session import Session
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
-from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
+from muntin.spark.ingest import GatherRows, Ingest, check_before, existing_ledger, gather_from
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
@@ -81,7 +81,7 @@ def summarize(
     where = pipeline.ledger or f"memory://{pipeline.name}" if ledger is None else ledger
     # nobody asked to keep it: the same cell may run again
     is_new = ledger is None and not pipeline.ledger and mode == "error"
-    opened = None if is_new else ledger_there(where)
+    opened = None if is_new else existing_ledger(where)
     check_before(pipeline, opened, mode)
     with plainly():
         gather = _gather(data, pipeline)

@@ -44,13 +44,13 @@ def checkpoint_beside(url: str, name: str) -> str:
     )
 
 
-def made_for(spark: SparkSession, location: str) -> SparkSession:
-    """A session whose queries write a local checkpoint sooner; the same one for others.
+def for_local_files(spark: SparkSession, location: str) -> SparkSession:
+    """A copy of the session whose queries write a local checkpoint faster; the same one for others.
 
     Spark's usual way (`FileContext`) starts a program for each permission that it sets and each
-    link that it looks for: ten a file, thirty a batch. The other one starts two a file,
-    and compares with checksums what it reads; renaming is as atomic on a local disk. Not so
-    elsewhere, and the setting is a whole session's: hence a copy.
+    link that it looks for: ten a file, thirty a batch. This one starts two a file, and compares
+    what it reads with checksums. Renaming is atomic with it on a local disk alone, and the setting
+    is a whole session's: hence a copy.
     """
     if local_path(location) is None or not is_classic(spark):
         return spark
@@ -129,10 +129,9 @@ def _newest(folder: Path, what: str = "offsets") -> int | None:
 def check_not_older(location: str, last: int | None) -> None:
     """A local checkpoint must have planned all batches of its query that are stored, up to `last`.
 
-    By one that was put back from a copy, Spark would plan those that it lacks anew, with other
-    events, and they would be taken for those that are stored. Spark plans a batch before it runs:
-    so `last` is asked first, and the checkpoint of another process that still writes is newer.
-    Raises LedgerConflict: it has not; names the remedies.
+    From an older one Spark would plan other events under numbers of batches that are stored, and
+    these would be ignored. `last` must have been read before: another process may still write to
+    both, and Spark plans a batch before it is stored. Raises LedgerConflict, with the remedies.
     """
     folder = local_path(location) if location else None
     newest = None if folder is None else _newest(folder)

@@ -22,7 +22,7 @@ from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_fo
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
 from muntin.spark.checkpoint import check_not_older, check_read_once, check_undamaged
-from muntin.spark.ingest import Ingest, plan_of, runs_of
+from muntin.spark.ingest import Ingest, plan_of, query_runs
 from muntin.spark.kafka import placed
 from muntin.spark.partials import fold_placed
 from muntin.spark.rows import SPILLED, Row, as_batches, from_table
@@ -40,9 +40,9 @@ _lock = threading.Lock()
 _open: dict[tuple[str, str], tuple[str, Ingest]] = {}
 
 
-def sent(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Written:
-    """In a task: fold its rows. What is large goes to a file, and its name to the driver. Raises
-    BadArgument: what came of them is too large for a message to the driver."""
+def fold_task(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Written:
+    """In a task: fold its rows. A large summary goes to a file, and its name to the driver. Raises
+    BadArgument: it is too large for a message to the driver."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -151,7 +151,7 @@ def _ingest(
         try:
             if mode != "overwrite":
                 check_not_older(checkpoint, ledger.last_batch(pipeline.name, query))
-            if mode == "overwrite" and (batch_id or run in runs_of(ledger, pipeline.name)):
+            if mode == "overwrite" and (batch_id or run in query_runs(ledger, pipeline.name)):
                 mode = "continue"  # that was done when the query began
             opened = run, Ingest(pipeline, ledger, query_id=query, mode=mode, run=run)
         except BaseException:

@@ -9,7 +9,7 @@ in which it takes no task. Here what the first task has loaded is left out of th
 
 A worker keeps the memory that it frees: see `keep_memory`. What all tasks need is imported before
 the first worker is forked: see `preload`. And a worker that is stopped for good is killed, so that
-Spark runs its task again: see `Stopped`.
+Spark runs its task again: see `StoppedWorkers`.
 """
 
 import ctypes
@@ -85,7 +85,7 @@ def preload() -> None:
     gc.freeze()  # memory that no worker's collection touches stays shared by all
 
 
-class Stopped:
+class StoppedWorkers:
     """Kills workers that are stopped (SIGSTOP, SIGTSTP) for a minute on end.
 
     Nothing else would: Spark waits for a worker's answer for ever, and where it is told not to
@@ -139,6 +139,6 @@ def _is_stopped(pid: int) -> bool:
 if __name__ == "__main__":
     keep_memory()
     preload()
-    Stopped().watch()
+    StoppedWorkers().watch()
     daemon.worker = worker
     daemon.manager()

@@ -52,7 +52,7 @@ class MuntinSource(DataSource):
         return from_arrow_schema(_answer(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Answered(self.options, schema)
+        return _AnswerReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if "mode" in self.options:  # Spark's own, which this would contradict in silence
@@ -78,7 +78,7 @@ class MuntinSource(DataSource):
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     """What one task tells the driver."""
 
     query: str
@@ -102,11 +102,11 @@ class _Sink:
             )
         _check_columns(self.pipeline, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """In a task: fold its rows."""
-        from muntin.spark.committing import sent
+        from muntin.spark.committing import fold_task
 
-        return Sent(*sent(self.pipeline, iterator))
+        return TaskMessage(*fold_task(self.pipeline, iterator))
 
     def abort(self, messages: list[Any], batchId: int = 0) -> None:
         """Before `commit`, nothing is anywhere but in files that large messages name."""
@@ -136,7 +136,7 @@ class _BatchSink(_Sink, DataSourceArrowWriter):
         commit_all(self.pipeline, self.ledger, self.mode, _sent(messages))
 
 
-class _Answered(DataSourceReader):
+class _AnswerReader(DataSourceReader):
     """The statement is run where Spark plans, next to the driver: tasks need not see the ledger."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -241,6 +241,6 @@ def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
 
 def _sent(messages: Sequence[Any]) -> tuple[str, str, list[Any]]:
     """Query, run and rows of all tasks."""
-    found = [message for message in messages if isinstance(message, Sent)]
+    found = [message for message in messages if isinstance(message, TaskMessage)]
     rows = [row for message in found for row in message.rows]
     return (found[0].query, found[0].run, rows) if found else ("", "", rows)

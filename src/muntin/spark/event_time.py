@@ -176,7 +176,7 @@ def _cast_what_can_be(text: pa.Array) -> pa.Array:
 
 
 @dataclass(slots=True)
-class Doubt:
+class UnitDoubt:
     """Events whose number is a time of our days, from 1990 on, in another unit than that of the
     pipeline's file, in which it lies in January 1970 or in the future. `events`: how many.
     `number`: the first of them, as it came. `fits`: the unit in which it is a time of our days:
@@ -186,7 +186,7 @@ class Doubt:
     number: str = ""
     fits: str = ""
 
-    def add(self, other: Doubt) -> None:
+    def add(self, other: UnitDoubt) -> None:
         self.events += other.events
         if not self.number:
             self.number, self.fits = other.number, other.fits
@@ -215,22 +215,22 @@ def _read_in(number: str, unit: str) -> str | None:
     return instant_text(int(Fraction(number) * _UNITS[unit]))
 
 
-def doubt_of(column: Any, times: np.ndarray, unit: str | None, latest: int) -> Doubt:
+def doubt_of(column: Any, times: np.ndarray, unit: str | None, latest: int) -> UnitDoubt:
     """Look at a column of event times, and at what was read of it: int64[n], `ABSENT` where that
     is none. `latest`: microseconds, after which no event is believed."""
     kind = column.type
     if unit is None or pa.types.is_null(kind):
-        return Doubt()
+        return UnitDoubt()
     odd = np.flatnonzero((times < EARLY_US) | (times > latest))
     if not len(odd):
-        return Doubt()
+        return UnitDoubt()
     chosen = decoded(column).take(pa.array(odd))
     numbers = _floats(chosen)
-    found = Doubt()
+    found = UnitDoubt()
     for other in (other for other in _UNITS if other != unit):
         fits = np.flatnonzero(_is_of_our_days(numbers, other, latest))
         if len(fits):
-            found.add(Doubt(len(fits), str(chosen[int(fits[0])].as_py()), other))
+            found.add(UnitDoubt(len(fits), str(chosen[int(fits[0])].as_py()), other))
     return found
 
 

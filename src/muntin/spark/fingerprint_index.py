@@ -252,8 +252,7 @@ class FingerprintIndex(IndexReader):
     ) -> bool:
         """Add more records; only partitions that get some are written anew.
 
-        Who appends while another process does waits for it, and adds to what it made; at a URL,
-        where nobody can wait, the one that comes second is refused.
+        Waits while another process appends; at a URL, the one that comes second is refused.
 
         Parameters
         ----------

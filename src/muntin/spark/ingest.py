@@ -92,7 +92,7 @@ class Ingest:
             check_changes(pipeline, ledger)
             PipelineShards(pipeline, ledger)  # refuses too, before the ledger has a new writer
             before = ledger.pipeline(pipeline.name)
-        self._runs = _with_run(runs_of(ledger, pipeline.name), run)
+        self._runs = _with_run(query_runs(ledger, pipeline.name), run)
         plain = spec_to_store(pipeline, before)
         cuttings_of(pipeline, ledger)  # refuses as well
         self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
@@ -440,14 +440,13 @@ def plan_of(pipeline: Pipeline, now: int) -> Plan:
     )
 
 
-def runs_of(ledger: Ledger, name: str) -> list[str]:
+def query_runs(ledger: Ledger, name: str) -> list[str]:
     """The runs of queries that have fed a pipeline, the newest first, as its status tells."""
     return list((ledger.status(name) or {}).get("runs", ()))
 
 
-def ledger_there(ledger: Ledger | str) -> Ledger | None:
-    """The ledger, None where it is not made yet: nothing is, before the source was looked at, so
-    that a wrong one leaves nothing behind."""
+def existing_ledger(ledger: Ledger | str) -> Ledger | None:
+    """The ledger, or None: it is made only once the source was looked at."""
     if isinstance(ledger, Ledger):
         return ledger
     try:

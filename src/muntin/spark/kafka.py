@@ -217,7 +217,7 @@ def made_again(read: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
 def with_ids(
     source: SourceSpec | None, read: Mapping[str, Any], there: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is known from now on: of a topic that is not there, which topic it was."""
+    """The ids to keep: those there are, and the last known ones of topics that are away."""
     if not there:
         return dict(read)
     named_by = _named_by(source)
@@ -327,7 +327,7 @@ def lag_of(progress: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
     return found
 
 
-class Missed:
+class MissedOffsets:
     """Offsets that were passed over: retention had taken their records, or they never had one, as
     in topics that are compacted or written in transactions. Looked for where Spark goes on without
     them, `failOnDataLoss: false`, and a query's progress tells from where to where batches went.

@@ -112,9 +112,9 @@ def gather_batch(
 ) -> GatherRows | None:
     """Partials of a micro-batch of local Parquet files; None where Spark must read them.
 
-    That is also where they are not what the pipeline needs: Spark may fill in what they lack, and
-    says what it cannot read. Raises SourceError: Spark must, and columns of `nanoseconds` have
-    another unit in a file.
+    Spark also reads files that are not what the pipeline needs: it fills in columns that are
+    missing, or says what is wrong. Raises SourceError: Spark must, and columns of `nanoseconds`
+    have another unit in a file.
     """
     if source.format != "parquet" or not is_classic(df.sparkSession):
         return None

@@ -24,7 +24,7 @@ from muntin.ledger.records import RAW_BYTES_MAX, Partial, Rejected
 from muntin.segments.building import meeting, merge
 from muntin.segments.codec import CUT_BYTES, cut, encode
 from muntin.segments.table import Segment
-from muntin.spark.event_time import ABSENT, Doubt, doubt_of, event_times
+from muntin.spark.event_time import ABSENT, UnitDoubt, doubt_of, event_times
 from muntin.spark.rows import PARTIAL, PIECE, REJECTED, TALLY, Row
 from muntin.spark.runs import Runs, partial_of
 from muntin.spark.sequences import Sequencer
@@ -70,7 +70,7 @@ class Tally:
     read: int = 0
     rejected: int = 0
     newest: int | None = None
-    doubt: Doubt = field(default_factory=Doubt)
+    doubt: UnitDoubt = field(default_factory=UnitDoubt)
 
     @property
     def counted(self) -> int:
@@ -300,7 +300,7 @@ def gathered(rows: Iterable[Row]) -> Gathered:
             rejected.append(Rejected(reason, detail, place, payload))
         elif what == TALLY:
             read, refused, newest, doubt = json.loads(name)
-            tally.add(Tally(read, refused, newest, Doubt(*doubt)))
+            tally.add(Tally(read, refused, newest, UnitDoubt(*doubt)))
     return Gathered(segments, pieces, rejected, tally)
 
 

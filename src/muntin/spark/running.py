@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class Running(ABC):
+class RunningPipeline(ABC):
     """A pipeline that runs, here or elsewhere."""
 
     query: StreamingQuery

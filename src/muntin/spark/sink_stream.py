@@ -20,7 +20,7 @@ from muntin.progress import Progress
 from muntin.spark.failures import worker_error
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
-from muntin.spark.running import Running
+from muntin.spark.running import RunningPipeline
 from muntin.spark.session import register
 from muntin.spark.source import needed
 from muntin.spec import Pipeline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 10.0  # until the process that commits has obeyed a command
 
 
-class SinkStream(Running):
+class SinkStream(RunningPipeline):
     """A pipeline that runs elsewhere. Ask it with `.sql`, stop it with `.stop`.
 
     Attributes

@@ -218,10 +218,10 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
 
 
 def _of_first_file(spark: SparkSession, source: SourceSpec) -> StructType | None:
-    """The schema of local Parquet files as Spark learns it, by its own classes: of the first.
+    """The schema of local Parquet files, of the first one, by Spark's own classes.
 
-    Spark starts a job for it, ten times as long. These classes are not part of its public
-    interface: where they have another form, or it might look at more than one file, it is None.
+    Spark itself starts a job for it, ten times as long. None where these classes, which are not
+    public, have another form, or where Spark might look at more than one file.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -27,7 +27,7 @@ from muntin.spark.checkpoint import (
     checkpoint_beside,
     delete_checkpoint,
     each_once,
-    made_for,
+    for_local_files,
     make_folders,
     next_batch,
     planned,
@@ -42,9 +42,9 @@ from muntin.spark.failures import (
     worker_error,
 )
 from muntin.spark.files import FILE_FORMATS, local_path
-from muntin.spark.ingest import GatherRows, Ingest, check_before, gather_from, ledger_there
+from muntin.spark.ingest import GatherRows, Ingest, check_before, existing_ledger, gather_from
 from muntin.spark.kafka import (
-    Missed,
+    MissedOffsets,
     Topics,
     check_ids,
     check_topics,
@@ -57,7 +57,7 @@ from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
 from muntin.spark.rows import Row
-from muntin.spark.running import Running
+from muntin.spark.running import RunningPipeline
 from muntin.spark.session import check_evaluates, is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.sink_stream import SinkStream
@@ -76,7 +76,7 @@ AT_START = ("name", "source", "ledger", "checkpoint", "trigger", "spark")
 RESTARTS_MAX = 20  # while an older process still writes to the checkpoint
 
 
-class Stream(Running):
+class Stream(RunningPipeline):
     """A pipeline that runs. Ask it with `.sql`, stop it with `.stop`.
 
     Attributes
@@ -114,7 +114,7 @@ class Stream(Running):
         self._known = threading.Event()
         before = {} if mode == "overwrite" else ledger.status(pipeline.name) or {}
         self._anew = made_again(before.get("kafka", {}), self._ids)
-        self._missed = Missed(pipeline.source, before.get("missed", 0))
+        self._missed = MissedOffsets(pipeline.source, before.get("missed", 0))
         self._topics = Topics(df.sparkSession, own_source)
         make_folders(df.sparkSession, checkpoint)
         self._writer = self._triggered(
@@ -404,7 +404,7 @@ def stream(
     if is_elsewhere(data):
         address = url if isinstance(ledger, str) else getattr(ledger, "address", url)
         return _elsewhere(data, pipeline, absolute(address), checkpoint, once=once, mode=mode)
-    opened = ledger_there(ledger)
+    opened = existing_ledger(ledger)
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     if mode != "overwrite":
         check_undamaged(place)
@@ -490,7 +490,7 @@ def _own_source(pipeline: Pipeline, checkpoint: str = "") -> DataFrame:
     assert pipeline.source is not None  # noqa: S101 (`check_source` has seen it)
     with in_background(lambda: warm(pipeline)):
         settings = with_connector(pipeline.source, pipeline.spark)
-        spark = made_for(spark_session(settings=settings), checkpoint)
+        spark = for_local_files(spark_session(settings=settings), checkpoint)
         check_evaluates(spark, pipeline.fields)
         with in_background(lambda: start_worker(spark)):
             return stream_source(spark, pipeline.source, pipeline)

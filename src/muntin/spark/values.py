@@ -4,11 +4,10 @@ What a record must be: UTF-8 text of one JSON object whose declared fields have 
 are null; a field that is missing is null, one that is not declared is left alone. Everything else
 is malformed, never null: "x" or 1.5 for a bigint, NaN for a double, an object for a string.
 
-Most records stand in one line. They are joined by newlines for Arrow's reader of JSON lines, once
-the joined bytes have shown that it must see one object a line. Where it refuses, the records are
-halved until it is alone with those that it cannot read, which go to Python's `json` one by one: it
-tells why, and accepts what Arrow does not (several lines, a name given twice, 1.0 for a bigint). So
-what becomes of a record never depends on its neighbours.
+Records that stand in one line each are joined for Arrow's reader of JSON lines. Where it refuses,
+they are halved until those that it cannot read are alone. These go to Python's `json`, which says
+why, and accepts more (several lines, a name given twice, 1.0 for a bigint). So what becomes of a
+record never depends on its neighbours.
 """
 
 import json

@@ -14,7 +14,7 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.errors import MuntinError, SelectError, how_many
 from muntin.select.allowed import words
-from muntin.select.catalog import OPEN, WindowAsked
+from muntin.select.catalog import OPEN, ForClause
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
@@ -78,13 +78,13 @@ class PostgresAnswers:
             rows = data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
             yield from copy_messages(rows) if copy else rows
 
-    def _type_of(self, probe: str, window: WindowAsked) -> int:
+    def _type_of(self, probe: str, window: ForClause) -> int:
         try:
             return type_of(self._result(probe, window)[0].table.schema.types[0]).oid
         except MuntinError:
             return 0
 
-    def _result(self, text: str, window: WindowAsked) -> tuple[Result, list[str]]:
+    def _result(self, text: str, window: ForClause) -> tuple[Result, list[str]]:
         """The rows, and what they are true of in sentences; none for the catalog."""
         infos = self._reader.known()
         if self._known is None or self._known[0] != infos:

@@ -27,9 +27,8 @@ def write_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionCommand:
-    """Something that is obeyed without an answer of rows. `tag`: as CommandComplete says it; also
-    what it is. `name`, `value`: of a setting; the statement of DEALLOCATE, the cursor of CLOSE, the
-    setting of RESET, "" for all; the savepoint of ROLLBACK TO."""
+    """A command without rows. `tag`: its kind, as CommandComplete says it. `name`: of the setting,
+    prepared statement, cursor or savepoint that it is about, "" for all. `value`: of a setting."""
 
     tag: str
     name: str = ""
@@ -37,8 +36,7 @@ class SessionCommand:
 
 
 def command_of(text: str) -> SessionCommand | None:
-    """The command that a text is; None where it is a question. Raises SelectError: a setting that
-    cannot be had."""
+    """The command in a text; None where it is a question. Raises SelectError: no such setting."""
     words = words_of(text)
     tag = _TAGS.get(words[0].value) if words and words[0].kind == "name" else None
     if tag is None:
@@ -60,9 +58,8 @@ def command_of(text: str) -> SessionCommand | None:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """DECLARE, or FETCH: how psycopg2, SQLAlchemy, ibis and postgres_fdw read many rows. `select`:
-    what leaves the SELECT that is declared; nothing where it is FETCH. `rows`: how many to fetch;
-    0: all. `hold`: whether it outlives its transaction."""
+    """DECLARE, or FETCH. `select`: edits that leave the SELECT of a DECLARE. `rows`: how many to
+    fetch; 0: all. `hold`: whether it outlives its transaction."""
 
     name: str
     select: tuple[Edit, ...] = ()

@@ -11,7 +11,7 @@ from starlette.datastructures import Address
 
 from muntin.hosts import is_loopback
 from muntin.server.auth import Auth
-from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Places
+from muntin.server.connections import ACCEPTS_AT_ONCE, SPARE_MAX, Quota
 from muntin.server.limits import ServerLimits
 from muntin.server.postgres.certificate import Certificate
 from muntin.server.postgres.link import ClientLink, ClientStreams
@@ -38,7 +38,7 @@ class PostgresListener:
         self._server: asyncio.Server | None = None
         self._tasks: dict[ClientLink, asyncio.Task[None]] = {}
         self._sessions: dict[int, PostgresSession] = {}
-        self._places = Places(
+        self._places = Quota(
             limits.postgres_connections_max, limits.postgres_connections_per_address_max
         )
 

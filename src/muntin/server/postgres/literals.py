@@ -102,7 +102,7 @@ def literal(value: bytes | None, form: int, oid: int, number: int = 1) -> str:
 
 
 def types_of(text: str, given: Sequence[int]) -> tuple[int, ...]:
-    """Of all parameters: as they were given, else what they are cast to, or stand for; 0: any.
+    """Types of all parameters: as given, else by their cast or place; 0: any.
 
     Examples
     --------
@@ -125,9 +125,9 @@ def in_a_zone(values: Sequence[bytes | None], types: Sequence[int]) -> bool:
 
 
 def stand_ins(text: str, types: Sequence[int]) -> list[str]:
-    """Literals for parameters that are not given yet: nulls, and where SELECT takes none, what
-    leaves the answer its types. Times are each later than the one before, as those of a window,
-    and its end is behind its start where that is a constant."""
+    """Literals for parameters that are not given yet: nulls, or, where SELECT takes none, values
+    that leave the answer its types. Each time is later than those before it, and than constants,
+    so that a window ends behind its start."""
     words = words_of(text)
     ends, last = dict[int, bool](), _BEFORE_ALL + timedelta(days=PARAMETERS_MAX)
     types = [*types]
@@ -164,13 +164,13 @@ def with_integer_items(text: str, types: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int, str]:
-    """By the number of a parameter whose type nobody said: a SELECT of what it is compared with,
-    whose column has the type that it is to have.
+def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int, str]:
+    """Number of a parameter without a type -> a SELECT whose column has the type that it needs,
+    since it is what the parameter is compared with.
 
     Examples
     --------
-    >>> compared("SELECT driver FROM o(driver) AS o FOR ALL WHERE o.count > $1", (), (0,))
+    >>> type_probes("SELECT driver FROM o(driver) AS o FOR ALL WHERE o.count > $1", (), (0,))
     {0: 'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0'}
     """
     words = words_of(text)
@@ -201,8 +201,8 @@ def compared(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int,
     return found
 
 
-def learned(types: Sequence[int], found: Mapping[int, int]) -> tuple[int, ...]:
-    """Types of parameters with those of what they are compared with, of which 0 says nothing."""
+def probed_types(types: Sequence[int], found: Mapping[int, int]) -> tuple[int, ...]:
+    """Types of parameters, with those that were `found` by their probes; 0: unknown."""
     return tuple(
         (found[n] if oid == 0 else _LISTS[found[n]]) if found.get(n) else oid
         for n, oid in enumerate(types)

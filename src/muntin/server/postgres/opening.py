@@ -1,4 +1,4 @@
-"""How a session of PostgreSQL's protocol begins: TLS, who it is, what it is told."""
+"""How a session of PostgreSQL's protocol begins: TLS, log-in, first settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from muntin.server.postgres.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What decides who may begin."""
+    """What the server knows of a connection before its session begins."""
 
     auth: Auth
     number: int
@@ -32,8 +32,8 @@ class Opening:
     """(number, secret) -> None, for CancelRequest."""
 
     async def begin(self, link: ClientLink) -> tuple[Grant, SessionSettings] | None:
-        """Who it is and what it has set; None where it only cancelled. Raises Refusal, ScramError,
-        FrameError, GoneError."""
+        """The client's rights and settings; None where it only cancelled. Raises Refusal,
+        ScramError, FrameError, GoneError."""
         for _ in range(4):
             message = await link.startup()
             match message:

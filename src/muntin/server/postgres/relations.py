@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
-from muntin.select.bind import MATRIX, ways
+from muntin.select.bind import MATRIX, keyed_items
 from muntin.select.catalog import QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
@@ -75,7 +75,7 @@ def _ways(info: SummaryInfo) -> Iterator[tuple[str, str]]:
     """Each name, and how it is asked."""
     if info.kind == MATRIX:
         yield info.name, in_select(info.name)
-        for key, way in zip(info.keys, ways(info), strict=True):
+        for key, way in zip(info.keys, keyed_items(info), strict=True):
             yield f"{info.name}({', '.join(key)})", way
         return
     for function in TABLE_FUNCTIONS.values():

@@ -11,16 +11,16 @@ from pygwire.constants import TransactionStatus
 from pygwire.exceptions import PygwireError
 
 from muntin.errors import MuntinError, SelectError
-from muntin.server.answering import Asked
+from muntin.server.answering import Question
 from muntin.server.auth import Grant
 from muntin.server.limits import ServerLimits, TokenBucket
 from muntin.server.postgres.commands import Cursor, SessionCommand, write_of
 from muntin.server.postgres.link import ClientLink, FrameError, GoneError
 from muntin.server.postgres.literals import (
-    compared,
     in_a_zone,
-    learned,
+    probed_types,
     stand_ins,
+    type_probes,
     with_integer_items,
 )
 from muntin.server.postgres.opening import Opening
@@ -291,11 +291,11 @@ class PostgresSession:
 
     async def _learn(self, known: Prepared, types: tuple[int, ...]) -> dict[str, Any]:
         """The types of a statement's parameters, if these are right; the head of its answer."""
-        probes = compared(known.text, known.given, types)
+        probes = type_probes(known.text, known.given, types)
         portal = known.bound(stand_ins(known.text, types), ())
         try:
             await self._answered(portal, describe=[*probes.values()])
-            known.types = learned(types, dict(zip(probes, portal.head["types"], strict=True)))
+            known.types = probed_types(types, dict(zip(probes, portal.head["types"], strict=True)))
             return portal.head
         finally:
             self._release(portal)
@@ -349,7 +349,7 @@ class PostgresSession:
 
     async def _ask(self, portal: Portal, arguments: dict[str, Any]) -> None:
         """The answer is the portal's at once, to be released with it whatever ends this session."""
-        asked = Asked("postgres", arguments, self._limits.answer_bytes_max)
+        asked = Question("postgres", arguments, self._limits.answer_bytes_max)
         answering = self._statements.answer(asked, self._client, asking=True, ends=True)
         portal.answer = await answering
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from muntin.errors import SelectError
-from muntin.select.catalog import OPEN, WindowAsked
+from muntin.select.catalog import OPEN, ForClause
 from muntin.select.limits import Limits
 from muntin.select.parser import parse
 from muntin.select.syntax import show, show_window, text_literal
@@ -93,7 +93,7 @@ class SessionSettings:
 
 
 @lru_cache(maxsize=64)
-def window_of(setting: str) -> WindowAsked:
+def window_of(setting: str) -> ForClause:
     """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes. Raises Refusal: it
     is none of these."""
     try:

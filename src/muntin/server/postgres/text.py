@@ -60,10 +60,10 @@ class Word(NamedTuple):
 
 
 class Words(tuple[Word, ...]):
-    """`pairs`: where the other one of each bracket stands, of those that have one. `around`: where
-    the bracket opens in which each word stands; -1: in none. `line`: all of them, for patterns: a
-    blank around each, keywords in upper case, AS of a CAST as CAST_AS. `starts`: of each in it, and
-    of one behind the last."""
+    """The words of a statement. `pairs`: bracket -> the one that opens or closes it. `around`: of
+    each word the bracket that opens around it; -1: none. `line`: the words for patterns: blanks
+    between them, keywords in upper case, AS of a CAST as CAST_AS. `starts`: of each in `line`, and
+    its end."""
 
     pairs: dict[int, int]
     around: list[int]

@@ -87,7 +87,7 @@ def write_once(folder: str, stem: str, data: bytes) -> str:
 def write_partition(
     folder: str, partition: int, revision: int, summary: Fingerprint
 ) -> PartitionFile:
-    """The file of a partition for a revision: who removes those of others never removes it."""
+    """Write the file of a partition. Its name has the revision, so that none removes another's."""
     data = summary.to_bytes()
     least, most = summary.hash_range or (0, 0)
     return PartitionFile(
