@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import SourceError, SpecError
-from muntin.spark.source import check_types
+from muntin.spark.frame_columns import check_types
 from muntin.spec import Pipeline
 from tests.pipeline.support import SECOND, START
 

@@ -95,8 +95,9 @@ def _fetched(pipeline: Pipeline) -> Iterator[str]:
 
 def _by_spark(pipeline: Pipeline) -> Iterator[str]:
     from muntin.spark.connector import with_connector
+    from muntin.spark.frame_columns import needed
     from muntin.spark.session import session
-    from muntin.spark.source import needed, stream_source
+    from muntin.spark.source import stream_source
 
     if pipeline.source is None:
         return

@@ -31,10 +31,11 @@ from muntin.spark.files import (
     is_pattern,
     partitions_of,
 )
+from muntin.spark.frame_columns import no_column, separated
 from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
-from muntin.spark.source import NO_SUCH_COLUMN, no_column, separated
+from muntin.spark.source import NO_SUCH_COLUMN
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.times import duration_text, instant_text, now_us
 

@@ -2,8 +2,7 @@
 
 A key is a tuple of values: text, integer, boolean, date or timestamp; null is a value of its own.
 Its hash is XXH64 of the value (of several, folded). Numbers count from 0 in the order of (hash,
-value), so that whoever sorts by number has sorted by hash: unions are merges of sorted runs, and
-a shard, which is a range of hashes, is a range of numbers.
+value): a sort by number is one by hash, a union a merge of sorted runs, a shard a range of numbers.
 """
 
 from __future__ import annotations

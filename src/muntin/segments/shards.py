@@ -4,8 +4,7 @@ A shard has one number, as the nodes of a binary tree have: `n + i` is the i-th 
 of hashes, `n` a power of two; `WHOLE_KEYS` is not cut. Keys are in the order of their hashes, so
 that a shard is a run of keys, and nothing is hashed again.
 
-Of the events of a slice, the first shard tells all and the others none: their sum is right, however
-many tables count the same events again.
+The first shard has the number of events of each slice and the others 0, so that sums are right.
 """
 
 from dataclasses import replace

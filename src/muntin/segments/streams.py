@@ -13,10 +13,9 @@ one where that is shorter (`compressed` is 2 then): zstd writes none in less tha
 
 Lists (the items of rows, the keys of slices) are three streams: sizes, first items, and steps
 from item to item, which are small where lists are sorted. Items that come again and again are
-written as their numbers among the different ones, which are a fourth stream then. Where lists are
-short, a key's items are some of these only, of which few come often: each is written as its number
-among those of its key. The second stream is empty then; a fifth and sixth have, of each key, how
-many there are, and which.
+written as their numbers among the different ones, a fourth stream. Where lists are short, each item
+is written as its number among those of its key: the second stream is empty then, and a fifth and
+sixth say how many items each key has, and which.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

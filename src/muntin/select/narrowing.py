@@ -1,16 +1,13 @@
 """Fewer rows for DuckDB: those that a statement's conditions and its LIMIT leave.
 
 Over hundreds of thousands of keys DuckDB takes milliseconds to find one key, or the ten largest.
-What can be known from columns of whole numbers, or from texts that are equal, is found here in one
-pass over them; the same statement then runs over what is left, and decides all the rest. So the
-rows that are handed over need only hold the answer's.
+Conditions on whole numbers or on equal texts are applied here in one pass; the same statement then
+runs over the rows that are left, which need only include the answer's.
 
-A statement that only names columns of one FROM item needs no DuckDB, but has its rows as the
-answer: `SELECT q, value FROM quantiles(...)` is what is asked most, of a table of a few rows; to
-hand that to DuckDB and back takes longer than to make it. One that only adds up a whole key, as the
-paper's (12), `SELECT sum Y2 / sum Y1 FROM ...`, would read every row of its key to add up columns
-whose sums are the same for whoever asks; they are made once for each state of the ledger and kept
-like any table.
+A statement that only lists columns of one FROM item, as `SELECT q, value FROM quantiles(...)`, is
+asked most, and is answered by that item's rows, without DuckDB. The sums of one that only adds up a
+whole key, as the paper's (12), `SELECT sum Y2 / sum Y1 FROM ...`, are made once for each state of
+the ledger and kept like any table.
 """
 
 from collections.abc import Mapping

@@ -60,8 +60,6 @@ class WindowRead:
 class Result:
     """Rows of a SELECT, with the window that they cover.
 
-    Nothing that they are true of has a default: who makes a result says all of it.
-
     Attributes
     ----------
     table : pyarrow.Table

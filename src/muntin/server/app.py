@@ -48,7 +48,7 @@ _HEADERS = [
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What a server may do beside answering from a ledger, behind the same auth."""
+    """What a server does beside answering from a ledger, behind the same auth."""
 
     reader: Reader
     """Answers instead of the ledger's own reader."""
@@ -75,10 +75,8 @@ def make_app(
 ) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
-    `tokens` are read again while it runs, so that an exchanged token ends what came in with it.
     `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
-    `certificate`: what they see when they ask for TLS. `agents`: there is `/mcp`. `begun`: until it
-    is so, nothing is ready.
+    `certificate`: for their TLS. The others: see `Server`.
     """
     limits = limits or ServerLimits()
     one = limits.of_statement(limits.statements_at_once)

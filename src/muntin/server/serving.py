@@ -33,12 +33,11 @@ class Server:
 
     `ledger` stays the caller's to close. `host`, `port`: loopback by default; port 0 takes a free
     one. `reader_token`, `operator_token`: without one, only loopback is listened on. `read_only`,
-    `origins`, `hosts`: see `Auth`. `extension`: what the server does beside. `postgres`: where
-    PostgreSQL's clients connect, "127.0.0.1:5433"; port 0 takes a free one. `certificate`, `key`:
-    PEM files with which they may ask for TLS (`sslmode=require`), and from other machines must.
-    `agents`: agents may ask at `/mcp`. `begun`: whether the pipeline that runs beside has begun:
-    until then `/readyz` says no. `tokens` gives both tokens, and is asked again every
-    `limits.recheck_seconds`: who came in with one that is no longer given is closed.
+    `origins`, `hosts`: see `Auth`. `postgres`: where PostgreSQL's clients connect,
+    "127.0.0.1:5433"; port 0 takes a free one. `certificate`, `key`: PEM files for their TLS, which
+    is a must from other machines. `agents`: agents may ask at `/mcp`. `begun`: whether the pipeline
+    beside has begun, for `/readyz`. `tokens` gives both tokens anew every `limits.recheck_seconds`:
+    who came in with one that is no longer given is closed.
 
     Raises BadArgument: a host beyond loopback without a token, or an address that cannot be
     listened on.

@@ -1,9 +1,8 @@
 """Processes that answer statements: `python -m muntin.server.worker`, started by `workers.py`.
 
-The first process has loaded what an answer needs, kernels too, and does nothing but fork: a worker
-is there in some milliseconds, so that one whose statement is beyond its limits can be killed at any
-time, and what was loaded is in memory once. It forks while it has one thread and no ledger open.
-When the server ends, its socket does, and it kills what it has forked, whatever that computes.
+The first process loads what an answer needs, kernels too, and then only forks: a worker is there in
+milliseconds, so that it can be killed at any time, and what was loaded is in memory once. It forks
+while it has one thread and no ledger open, and kills all workers when the server's socket closes.
 """
 
 import contextlib

@@ -20,13 +20,14 @@ from muntin.session import Session
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
+from muntin.spark.frame_columns import may_read, needed
 from muntin.spark.ingest import GatherRows, Ingest, check_before, existing_ledger, gather_from
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
 from muntin.spark.progress import job_progress
 from muntin.spark.session import check_evaluates, frame_of, is_classic
 from muntin.spark.session import session as spark_session
-from muntin.spark.source import batch_source, check_source, may_read, needed
+from muntin.spark.source import batch_source, check_source
 from muntin.spark.tables import arrow_of, gather_table, is_table, spark_table
 from muntin.spec import Pipeline, SourceSpec, format_of
 

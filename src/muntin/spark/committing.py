@@ -1,12 +1,10 @@
 """What `format("muntin")` does: in tasks, and in the process beside the driver that commits.
 
-That process is Spark's: it may serve all batches of a query, or be replaced between two of them.
-So it keeps the pipeline's writer for a run of a query (a run lasts from one start of the query to
-its end), and where it has none for the run, opens one: a later process of the same run goes on,
+That process is Spark's, and may be replaced between two batches. It keeps the pipeline's writer for
+a run of the query (from a start to its end), or opens one: a later process of the same run goes on,
 and one of an earlier run is refused, however long its driver was frozen.
 
-The writer of a pipeline is its one assembler as well: windows close in the commit of the batch
-that seals their panes, as they do in `muntin.stream` elsewhere.
+The pipeline's writer also closes windows, in the commit of the batch that seals their panes.
 """
 
 import threading

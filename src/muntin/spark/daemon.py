@@ -1,15 +1,11 @@
 """PySpark's daemon, which forks the Python workers, with five things amended.
 
-A worker that was idle for a minute is let go by Spark, which closes its socket. Over a unix socket
-the worker's farewell then fails at once, and the daemon prints the trace of a `BrokenPipeError`;
-over TCP nobody would notice. Here such a worker ends without a word.
-
-Between two tasks a worker collects garbage, through all objects of NumPy, Arrow and Numba: 50 ms,
-in which it takes no task. Here what the first task has loaded is left out of that from then on.
-
-A worker keeps the memory that it frees: see `keep_memory`. What all tasks need is imported before
-the first worker is forked: see `preload`. And a worker that is stopped for good is killed, so that
-Spark runs its task again: see `StoppedWorkers`.
+- Spark closes the socket of a worker that was idle for a minute. Over a unix socket the worker's
+  farewell then fails, and the daemon prints a trace: here such a worker ends without a word.
+- Between two tasks a worker collects garbage, through all objects of NumPy, Arrow and Numba: 50 ms.
+  Here what the first task has loaded is left out from then on.
+- Workers keep the memory that they free (`keep_memory`), imports are done before the fork
+  (`preload`), and a worker that is stopped for good is killed (`StoppedWorkers`).
 """
 
 import ctypes

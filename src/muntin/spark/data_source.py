@@ -1,11 +1,8 @@
 """`format("muntin")`: into a ledger and out of it by Spark's own interface for data sources.
 
-It needs no SparkContext, so it works where there is none to be had (Spark Connect, and services
-that offer nothing else) and wherever Spark takes a format. Tasks fold their rows, and their
-messages carry what came of it; Spark gives all of a batch's messages to `commit`, which runs in
-one Python process beside the driver and puts them into the ledger (`committing`).
-
-This module is imported wherever Spark plans: what is large comes when it is used.
+It needs no SparkContext, which Spark Connect has not. Tasks fold their rows into messages; `commit`
+gets all messages of a batch, in one Python process beside the driver, and puts them into the ledger
+(`committing`). Spark imports this module wherever it plans, so it imports what is large when used.
 """
 
 from __future__ import annotations
@@ -227,7 +224,7 @@ def _pipeline(options: Mapping[str, str]) -> Pipeline:
 
 
 def _check_columns(pipeline: Pipeline, schema: StructType) -> None:
-    from muntin.spark.source import check_names, checked_schema
+    from muntin.spark.frame_columns import check_names, checked_schema
 
     for column in pipeline.columns_read():
         if column in pipeline.fields and column not in schema.names:

@@ -33,13 +33,13 @@ from muntin.ledger.slices import Slices
 from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
+from muntin.spark.frame_columns import needed
 from muntin.spark.kafka import prepared
 from muntin.spark.partials import Plan, fold_placed, gathered
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.sequences import PipelineShards
 from muntin.spark.session import is_classic, own_python
-from muntin.spark.source import needed
 from muntin.spark.unchanged import check_as_planned
 from muntin.spec import Pipeline
 from muntin.times import now_us

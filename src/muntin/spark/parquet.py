@@ -24,12 +24,13 @@ from muntin.arrow import is_text, value_type
 from muntin.errors import SourceError
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
+from muntin.spark.frame_columns import check_names, check_types
 from muntin.spark.java import class_of, items_of
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_names, check_nanoseconds, check_types
+from muntin.spark.source import check_nanoseconds
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
 from muntin.spec import Pipeline, SourceSpec
 from muntin.summaries.key_columns import kind_of

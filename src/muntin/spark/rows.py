@@ -1,10 +1,9 @@
 """What the tasks of a job send to the driver: rows, and the two ways that they travel.
 
 A task that was given a DataFrame's rows by `mapInArrow` must answer with Arrow batches, which the
-JVM takes apart and puts together again. Where a task reads files itself it is a plain task over
-numbers, whose rows pass through the JVM as they are: half of the time for 50 MB. There payloads go
-in pieces, since Java's memory takes many small arrays more easily than one of 20 MB. Spark Connect
-has no plain tasks.
+JVM takes apart and puts together again. One that reads files itself is a plain task over numbers,
+whose rows pass through the JVM as they are, in half the time; payloads go in pieces there, which
+Java's memory takes more easily. Spark Connect has no plain tasks.
 """
 
 from __future__ import annotations

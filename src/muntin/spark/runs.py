@@ -1,10 +1,9 @@
 """Many keys: what tasks write by shard, and tasks that merge a shard each.
 
-A task that finds few keys sends its segment to the driver, as ever. One that finds many writes
-runs instead: files of segments, shard by shard, where all executors can read. The driver then has
-each shard merged by a task, which writes the shard's pieces; what comes to the driver is their
-names, and which slices they hold. Runs are deleted then; those of tries that failed are garbage,
-as all files that no commit names.
+A task that finds few keys sends its segment to the driver. One that finds many writes runs: files
+of segments, shard by shard, where all executors can read. A second job merges each shard in a task,
+which writes the shard's pieces; the driver gets their names and slices, and deletes the runs. Those
+of tries that failed are garbage, as all files that no commit names.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Sequential summaries: tasks send (item, time), and the driver folds them shard by shard.
 
 They fold all events of a shard in order of time, which no task sees alone. So the tasks send rows,
-by shard, in order of time: one job and no shuffle. What is sent is O(events): some 10 to 30 bytes
-each. HyperCalm takes tens of millions of events a second and sorting some millions, in threads
-(their loops run without the interpreter's lock): a driver keeps up with what its workers read.
+by shard, in order of time: one job without a shuffle, and some 10 to 30 bytes an event. The driver
+sorts and folds them in threads, whose loops run without the interpreter's lock.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ from muntin.ledger.base import Ledger, Mode
 from muntin.ledger.open import open_ledger
 from muntin.progress import Progress
 from muntin.spark.failures import worker_error
+from muntin.spark.frame_columns import needed
 from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import lag_of
 from muntin.spark.running import RunningPipeline
 from muntin.spark.session import register
-from muntin.spark.source import needed
 from muntin.spec import Pipeline
 
 if TYPE_CHECKING:

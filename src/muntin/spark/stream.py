@@ -42,6 +42,7 @@ from muntin.spark.failures import (
     worker_error,
 )
 from muntin.spark.files import FILE_FORMATS, local_path
+from muntin.spark.frame_columns import needed
 from muntin.spark.ingest import GatherRows, Ingest, check_before, existing_ledger, gather_from
 from muntin.spark.kafka import (
     MissedOffsets,
@@ -61,7 +62,7 @@ from muntin.spark.running import RunningPipeline
 from muntin.spark.session import check_evaluates, is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session
 from muntin.spark.sink_stream import SinkStream
-from muntin.spark.source import check_source, nanoseconds_of, needed, read_of, stream_source
+from muntin.spark.source import check_source, nanoseconds_of, read_of, stream_source
 from muntin.spark.unchanged import check_as_planned
 from muntin.spec import Pipeline, SourceSpec
 

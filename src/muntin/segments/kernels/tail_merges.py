@@ -1,9 +1,8 @@
 """Merges of relative compactors, many at once.
 
-A merge of many large sketches would spend its time on sorting items that are far from the top,
-and that then go up several levels. They go there at once: of neighbours in a sorted run, one is
-taken with the weight of all. That costs a rank two blocks of each run, whatever their number, so
-that blocks may be the larger the more is above.
+A merge of many large sketches would spend its time on sorting items far from the top, which then go
+up several levels. They go there at once: of neighbours in a sorted run, one is taken with the
+weight of all. That costs a rank two blocks of each run, so the more is above, the larger these are.
 """
 
 import numpy as np

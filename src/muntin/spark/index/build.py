@@ -1,10 +1,9 @@
 """Building in the workers: two jobs without side effects but files that only a whole one names.
 
-The first reads the records and leaves their hashes by partition (`scatter`), in files under names
-of its own attempt, which it tells when they are whole: a task that runs twice is counted once. The
-second makes one file a partition of them (`gather`), named after its content. Keys pass between
-them as eight bytes each in files, numbers as one digest a task; the driver sees names and one
-digest a task.
+The first reads the records and writes their hashes by partition (`scatter`), to files of its own
+attempt, whose names it tells once they are whole: a task that runs twice is counted once. The
+second makes one file a partition of them (`gather`), named after its content. The driver sees names
+and one digest a task.
 """
 
 import json
