@@ -50,6 +50,14 @@ def test_windows_are_described_where_a_kind_has_them() -> None:
         assert any(row[0] == "windows(s)" for row in rows) is has_windows
 
 
+@pytest.mark.parametrize("kind", [*KINDS, GLOBAL_TOP_K])
+def test_each_column_is_described_by_a_meaning_of_its_own(kind: str) -> None:
+    infos = {"s": SummaryInfo("s", kind, by=("key",) if kind == "quantiles" else ())}
+    said: dict[str, dict[str, str]] = {}
+    for way, column, meaning in Engine(catalog(infos=infos, held={})).sql("DESCRIBE s").rows:
+        assert said.setdefault(way, {}).setdefault(meaning, column) == column, meaning
+
+
 @pytest.mark.parametrize("kind", ["periodic", GLOBAL_TOP_K, "top_k"])
 def test_a_clause_is_described_where_a_kind_takes_one(kind: str) -> None:
     held = catalog(infos={"s": SummaryInfo("s", kind)}, held={})

@@ -24,6 +24,20 @@ _TABLES = pa.schema(
      for name in ("name", "kind", "keys", "indicators", "from", "to", "ask")}
 )  # fmt: skip
 _COLUMNS = pa.schema({name: pa.string() for name in ("ask", "column", "meaning")})
+_MEANINGS = {
+    "q": "fraction asked for", "x": "value asked for", "item": "item", "value": "answer",
+    "lower": "lower bound", "upper": "upper bound", "confidence": "probability of the bounds",
+    "n": "events with a value", "rank": "share of values at most x", "present": "may be there",
+    "false_positive_rate": "how often present is wrong", "guaranteed": "surely among the k",
+    "complete": "holds all events of the key", "other": "row of the keys beyond limit",
+    "valid": "whether it holds", "as_of": "time it is of", "interval": "from batch to batch",
+    "periodicity": "how often that interval came", "next_expected": "when it is due",
+    "last_batch": "newest at that interval", "first_seen": "first at that interval",
+    "interval_low": "least interval counted", "interval_high": "end of the intervals counted",
+    "window_start": "start, UTC", "window_end": "end (excluded), UTC", "reason": "why it closed",
+    "revision": "changes by late events", "overflowed": "a pane was beyond capacity",
+    "events": "number of events", "late": "events that came late", "error": "why it failed",
+}  # fmt: skip
 
 ListedValue = str | int | None
 """A text, or an instant in microseconds since 1970 UTC."""
@@ -103,17 +117,18 @@ def _of_summary(info: SummaryInfo, span_of: SpanOf) -> Rows:
         if function.can_ask(info):
             way = function.usage.replace("<summary>", in_select(info.name))
             by = {*info.by, *info.parts}
-            rows += [(way, n, "key" if n in by else "answer") for n in function.all_columns(info)]
+            columns = function.all_columns(info)
+            rows += [(way, n, "key" if n in by else _MEANINGS.get(n, "answer")) for n in columns]
     if info.kind in WITHOUT_WINDOWS:
         return rows
     way = f"windows({in_select(info.name)})"
-    return rows + [(way, name, "closed windows") for name in WINDOW_COLUMNS]
+    return rows + [(way, name, _MEANINGS[name]) for name in WINDOW_COLUMNS]
 
 
 def _of_query(name: str, columns: Sequence[str]) -> Rows:
     way = f"trend({in_select(name)})"
     every = trend_columns(columns)
-    return [(way, c, "window" if c in TREND_OWN else "answer") for c in every]
+    return [(way, c, _MEANINGS[c] if c in TREND_OWN else "of the query") for c in every]
 
 
 def _table(schema: pa.Schema, rows: Rows) -> pa.Table:

@@ -103,8 +103,8 @@ def parse(text: str) -> Message:
 
 def json_object(text: str, what: str) -> dict[str, Any]:
     """One JSON object (RFC 8259) whose names stand once each; `what` it is, for the error. Raises
-    BadMessage: `fatal` where it is no JSON object at all: infinities and numbers of thousands of
-    digits are none, nor is what is nested too deep to read."""
+    BadMessage: `fatal` where it is no JSON object at all (or has infinities, huge numbers, or is
+    nested too deep)."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -150,10 +150,9 @@ class Rates:
         self._commits: dict[str, deque[tuple[int, int]]] = {}
 
     def of(self, pipeline: str, committed_at: int | None, read: int, now_us: int) -> float | None:
-        """Events a second of wall clock; None until two commits were seen. `committed_at`: when the
-        newest commit was, in microseconds since 1970 UTC. `read`: events read by then, since the
-        pipeline's beginning. `now_us`: where nothing was committed for three times as long as
-        between commits (and ten seconds at least), nothing comes: 0."""
+        """Events a second of wall clock; None until two commits were seen, 0 once none has come for
+        three times as long as between two (10 s at least). `committed_at`: the newest commit, in
+        microseconds since 1970 UTC, like `now_us`. `read`: events read by then, in all."""
         if committed_at is None:
             return None
         with self._lock:

@@ -231,8 +231,7 @@ def _of_path(request: h11.Request) -> h11.Request:
 class GuardedHttp(H11Protocol):
     """uvicorn's HTTP/1.1, where a connection that sends no whole request in time is cut.
 
-    The head and the body have a time limit each, from their first byte to their last, so that it
-    does not help to send a byte now and then.
+    Head and body have a time limit each, from their first byte to their last.
     """
 
     limits = ServerLimits()

@@ -265,9 +265,8 @@ class Statements:
     def _begun(self, text: str) -> bool:
         """Whether the same was asked just now, and may have been read already.
 
-        Only then it matters which state the ledger is in. What has not begun reads a state at
-        least as new as this one, whoever asked for it. To look takes a thread, and so longer than
-        to ask for most answers.
+        Only then the ledger's version matters, and to look takes longer than most answers. What
+        has not begun reads a state at least as new as this one.
         """
         job = self._shared.get(text)
         return job is not None and job.started and not self._is_old(job)

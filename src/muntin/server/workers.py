@@ -308,8 +308,7 @@ class Workers:
     async def _warm(self) -> None:
         """Have kernels loaded once, and in place of the first workers those that have them.
 
-        The first workers are there before: most of what a page asks for needs no kernel, and
-        must not wait for those that are being compiled.
+        The first workers are there before: most of what a page asks for needs none.
         """
         await asyncio.wait((*self._free, *self._taken))
         while True:

@@ -82,8 +82,7 @@ def make_folders(spark: SparkSession, location: str) -> None:
 def query_of(location: str) -> str | None:
     """Id of the query whose checkpoint it is; "" where there is none; None where only Spark sees.
 
-    A local folder's is in a file of JSON. Raises SourceError: it is there and cannot be read:
-    nobody shall be told that another query begins.
+    Raises SourceError: it is there and cannot be read.
     """
     path = local_path(location)
     if path is None:
@@ -149,10 +148,9 @@ def check_not_older(location: str, last: int | None) -> None:
 def check_undamaged(location: str) -> None:
     """The files of a local checkpoint must agree with the checksums that Hadoop wrote beside them.
 
-    Spark opens them in a way that does not look (`FileContext`). With one letter of a name changed,
-    a file that was counted is new to it, and one that was not is known. Object stores keep
-    checksums of their own; the state of a user's own operators has Spark's. Raises SourceError: one
-    does not agree; names it, and the remedies.
+    Spark does not look (`FileContext`): with one letter of a name changed, a file would count twice
+    or never. Object stores, and the state of a user's own operators, have other checksums. Raises
+    SourceError: one does not agree; names it, and the remedies.
     """
     folder = local_path(location) if location else None
     if folder is None:
@@ -205,12 +203,10 @@ def delete_checkpoint(spark: SparkSession, location: str) -> None:
 def check_there(query: StreamingQuery) -> None:
     """Of the batch at hand, all planned files must be there, each once.
 
-    Spark writes down which files a batch takes, then looks for them, also where the batch runs
-    again after a crash. One that is gone by then is left out without a word, whatever
-    `spark.sql.files.ignoreMissingFiles` says, since each of them is the root of a search. Spark
-    tells it in the batch's plan, which is not part of its public interface: where that has another
-    form, nothing is checked. Raises SourceError: one is gone, or would be read again; names it, and
-    the remedies.
+    Where a batch runs again after a crash, Spark leaves out a file that is gone, without a word and
+    whatever `spark.sql.files.ignoreMissingFiles` says. The batch's plan tells, which is not public:
+    where that has another form, nothing is checked. Raises SourceError: one is gone, or would be
+    read again; names it, and the remedies.
     """
     from py4j.protocol import Py4JError
 
@@ -229,8 +225,8 @@ def check_there(query: StreamingQuery) -> None:
 def each_once(query: StreamingQuery, spark: SparkSession) -> DataFrame | None:
     """The rows of the batch at hand of a source of files, where Spark would read some again.
 
-    For each file in whose path stands a sign of patterns, such as [, it plans all files of the
-    batch once more. None where it does not, or its plan has another form.
+    For each file with a sign of patterns in its path, such as [, it plans all files of the batch
+    once more. None where it does not, or its plan has another form.
     """
     from py4j.protocol import Py4JError
     from pyspark.sql import DataFrame

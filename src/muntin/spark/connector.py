@@ -62,11 +62,9 @@ PINNED: dict[str, tuple[Jar, ...]] = {
 
 
 def with_connector(source: SourceSpec | None, own: Mapping[str, str]) -> dict[str, str]:
-    """A program's own Spark settings, and where its source is Kafka and nothing else is said, the
-    connector's jars and a limit of what is sent to Python at once: a record may have megabytes,
-    16,384 of them end Java, and of so few columns the limit costs nothing that can be measured.
-    Raises SourceError: the jars are not to be had, or not what they should be; names the two ways
-    to give them."""
+    """A program's own Spark settings; for Kafka also, where nothing else is said, the connector's
+    jars and a limit in bytes of what is sent to Python at once: 16,384 records may end Java. Raises
+    SourceError: the jars are not to be had, or damaged; names the two ways to give them."""
     settings = dict(own)
     if source and source.format == "kafka" and BATCH_BYTES not in said_outside():
         settings.setdefault(BATCH_BYTES, str(64 << 20))

@@ -84,10 +84,9 @@ def preload() -> None:
 class StoppedWorkers:
     """Kills workers that are stopped (SIGSTOP, SIGTSTP) for a minute on end.
 
-    Nothing else would: Spark waits for a worker's answer for ever, and where it is told not to
-    (`spark.python.worker.idleTimeoutSeconds`) it sends SIGTERM, which a stopped process takes when
-    it goes on. Looks are counted, not seconds, so that the workers of a daemon that was stopped
-    itself are given their time. On Linux only: elsewhere there is no /proc.
+    Spark waits for a worker's answer for ever, or (`spark.python.worker.idleTimeoutSeconds`) sends
+    SIGTERM, which a stopped process does not take. Looks are counted, not seconds, in case the
+    daemon itself was stopped. On Linux only: elsewhere there is no /proc.
     """
 
     def __init__(self) -> None:

@@ -177,10 +177,9 @@ def _cast_what_can_be(text: pa.Array) -> pa.Array:
 
 @dataclass(slots=True)
 class UnitDoubt:
-    """Events whose number is a time of our days, from 1990 on, in another unit than that of the
-    pipeline's file, in which it lies in January 1970 or in the future. `events`: how many.
-    `number`: the first of them, as it came. `fits`: the unit in which it is a time of our days:
-    there is no other."""
+    """Events whose number is a time since 1990 in another unit (`fits`) than that of the pipeline's
+    file, in which it lies in January 1970 or in the future. `events`: how many. `number`: the first
+    of them, as it came."""
 
     events: int = 0
     number: str = ""

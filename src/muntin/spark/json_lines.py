@@ -25,10 +25,9 @@ _OBJECT = 32  # the bit that makes a [ a {, and a ] a }
 def passed_over(
     path: str, begins: int, length: int, broken: set[str], *, whole: bool = False
 ) -> Iterator[tuple[int, int, bytes]]:
-    """What follows the first value of a line: which line of the block, how many values, and the
-    first of their bytes. Of the lines that Spark reads as this block of a file, or of the `whole`
-    file; none where it cannot be read here. `broken` gets their texts that hold half a character,
-    as Spark has them."""
+    """What follows the first value of each line that Spark reads as this block of a file, or of the
+    `whole` file: which line, how many values, their first bytes; none where the file cannot be read
+    here. `broken` gets texts with half a character, as Spark has them."""
     packed = path.endswith(".gz")
     # where it cannot be read, it is Spark that says what is wrong with it
     with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:

@@ -329,8 +329,8 @@ def lag_of(progress: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
 
 class MissedOffsets:
     """Offsets that were passed over: retention had taken their records, or they never had one, as
-    in topics that are compacted or written in transactions. Looked for where Spark goes on without
-    them, `failOnDataLoss: false`, and a query's progress tells from where to where batches went.
+    in topics that are compacted or written in transactions. Told by a query's progress, where
+    Spark goes on without them (`failOnDataLoss: false`).
     """
 
     def __init__(self, source: SourceSpec | None, before: int = 0) -> None:

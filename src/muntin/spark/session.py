@@ -129,9 +129,8 @@ def own_python(spark: SparkSession) -> Iterator[None]:
     """Functions that are sent to tasks in this block run in the Python that was asked for, or, in
     local mode, in this very one.
 
-    Spark takes the `python3` of the PATH for a session that the user has started, which need not
-    have Muntin: this one has. It does so even where the session's `spark.pyspark.python` says
-    otherwise, unless spark-submit has seen that.
+    For a session that the user has started Spark takes the `python3` of the PATH, which may lack
+    Muntin, even against the session's `spark.pyspark.python`, unless spark-submit has seen that.
     """
     context = spark.sparkContext if is_classic(spark) else None
     if context is None or os.environ.get("PYSPARK_PYTHON"):

@@ -230,9 +230,8 @@ Put = str | Callable[[re.Match[str]], str | None]
 
 
 class Rules:
-    """Words in a row, and what stands for them. Of each row a pattern, as of `Words.line`, and what
-    is put there: as `re.Match.expand` takes it, or made of what was found; None: it stays. At each
-    word the first row counts that fits."""
+    """Edits by pattern: of `Words.line`, and what is put in its place (for `re.Match.expand`, or
+    made of the match; None: it stays). At each word the first pattern counts that fits."""
 
     def __init__(self, *rows: tuple[str, Put]) -> None:
         self._rows = {

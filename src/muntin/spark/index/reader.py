@@ -82,8 +82,8 @@ class IndexReader:
     def refresh(self) -> bool:
         """Answer from what the folder holds now; False where that is what was open already.
 
-        Another process may have appended to the index, or built it anew: until then answers are
-        those of what was opened, and where the files of that are gone it is done unasked.
+        Another process may have changed the index. Done unasked where files that were opened are
+        gone.
         """
         if Manifest.stored(self._folder) == self.manifest:
             return False
