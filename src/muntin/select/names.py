@@ -184,7 +184,7 @@ class _Resolution:
             if call is not None:
                 raise self._error(
                     each,
-                    f"GROUP BY takes what each row has, {str(call.this).lower()}(...) is of many",
+                    f"{str(call.this).lower()}(...) is of many rows: GROUP BY takes what each has",
                     "leave it out of GROUP BY, or name it in a WITH query first and group its rows",
                     code="group_by",
                 )
