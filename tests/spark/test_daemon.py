@@ -181,3 +181,13 @@ driver): org.apache.spark.SparkException: Python worker exited unexpectedly (cra
 Caused by: java.io.IOException: Broken pipe"""
     said = "workers has ended, as often as its task may fail .*maxFailures.* memory was short"
     assert re.search(said, str(worker_error(Exception(text))))
+
+
+def test_a_worker_of_another_python_is_told_with_both_versions():
+    text = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has \
+different version: 3.13 than that in driver: 3.11, PySpark cannot run with different minor versions.
+Please check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set."""
+    said = r"do not start \(Python in worker has .*: 3.13 than that in driver: 3.11\): unset"
+    assert re.search(said, str(worker_error(Exception(text))))

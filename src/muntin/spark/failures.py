@@ -208,9 +208,10 @@ def _start_error(text: str) -> SourceError | None:
             f"mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
         )
     is_start = "Cannot run program" in text or "Error from python worker" in text
-    if is_start or "PYTHON_VERSION_MISMATCH" in text:
+    other = re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+?),", text)
+    if is_start or other:
         return SourceError(
-            f"Spark's Python workers do not start ({_why(text)}): "
+            f"Spark's Python workers do not start ({other[1] if other else _why(text)}): "
             f"unset PYSPARK_PYTHON, or set it to {sys.executable}"
         )
     return None
@@ -262,8 +263,7 @@ def _why(text: str) -> str:
     """The line that says it, in Spark's account of a task that failed."""
     of_python, found, _ = text.partition("PYTHONPATH was:")  # stands behind Python's own trace
     lines = of_python if found else text.partition("Lost task")[2].partition("): ")[2] or text
-    lines = lines.strip().splitlines()
-    return _cut(lines[-1 if found else 0].strip())
+    return _cut(lines.strip().splitlines()[-1 if found else 0])
 
 
 def _cut(line: str) -> str:
