@@ -16,6 +16,9 @@ SETTINGS: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # it asks Java at each column where in the program it was made, and imports IPython where it is
+    # there: most of a second of each start, to name a line of ours in Spark's errors
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # above 1m, results would go through the block manager and its network
     "spark.task.maxDirectResultSize": "64m",
     # the default of 200 costs seconds a batch on a laptop; our own jobs do not shuffle
