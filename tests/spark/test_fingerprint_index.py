@@ -1,6 +1,8 @@
 """The fingerprint index on Spark: right answers, the same after faults, errors that name things."""
 
+import gc
 import json
+import os
 import shutil
 from dataclasses import replace
 from datetime import date, datetime
@@ -125,6 +127,22 @@ def test_parquet_read_by_arrow_makes_the_same_index(spark, index, folder, record
         file.file for file in index.manifest.files
     ]
     assert other.contains(records["url"].to_pylist()[:10])["present"].to_pylist() == [True] * 10
+
+
+def test_a_temporary_index_goes_with_it_and_not_with_a_fork(spark, folder):
+    made = FingerprintIndex.build(folder, "url", partitions=2, spark=spark, progress=False)
+    path = Path(made.folder)
+    child = os.fork()
+    if child == 0:
+        gc.disable()  # what other tests have left has threads, which a fork has not
+        del made
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert path.exists()
+    assert made.contains(["https://example.org/1"])["present"].to_pylist() == [True]
+    del made
+    gc.collect()
+    assert not path.exists()
 
 
 def test_a_frame_that_is_plain_files_is_read_by_arrow(spark, folder, tmp_path):

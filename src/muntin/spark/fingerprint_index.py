@@ -8,6 +8,7 @@ where it is asked.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
@@ -87,7 +88,7 @@ class FingerprintIndex(IndexReader):
         self._spark = spark
         self._sources = sources  # lineage; None where it is not known
         if is_temporary:
-            weakref.finalize(self, _remove, folder)
+            weakref.finalize(self, _remove, folder, os.getpid())
 
     @classmethod
     def build(
@@ -466,6 +467,7 @@ def _delete(folder: str, names: set[str]) -> None:
             where.delete(f"{path}/{name}")
 
 
-def _remove(folder: str) -> None:
-    forget(folder)
-    place_of(folder)[0].delete_folder(folder)
+def _remove(folder: str, process: int) -> None:
+    if process == os.getpid():  # else a fork of the one that made it
+        forget(folder)
+        place_of(folder)[0].delete_folder(folder)
