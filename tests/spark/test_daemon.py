@@ -191,3 +191,11 @@ different version: 3.13 than that in driver: 3.11, PySpark cannot run with diffe
 Please check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set."""
     said = r"do not start \(Python in worker has .*: 3.13 than that in driver: 3.11\): unset"
     assert re.search(said, str(worker_error(Exception(text))))
+
+
+@pytest.mark.parametrize(("lacks", "is_sent"), [("muntin", True), ("yaml", True), ("numpy", False)])
+def test_what_ship_does_not_send_is_not_offered_by_it(lacks, is_sent):
+    text = f"Error from python worker:\nModuleNotFoundError: No module named '{lacks}'"
+    said = str(worker_error(Exception(text)))
+    assert said.startswith(f"Spark's workers have no {lacks}: pip install muntin==")
+    assert ("muntin.ship(spark)" in said) == is_sent

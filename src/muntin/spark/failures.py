@@ -38,7 +38,7 @@ _OF_FILES = re.compile(
     re.MULTILINE,
 )
 _NO_MUNTIN = re.compile(
-    r"No module named '?(muntin|numba|pyarrow|numpy|pydantic|pydantic_core|google_crc32c|yaml)\b"
+    r"No module named '?((numba|pyarrow|numpy)|muntin|pydantic|pydantic_core|google_crc32c|yaml)\b"
 )
 _NAMED = r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] "
 _OF_SPARK = re.compile(rf"{_NAMED}(.+?)(?= {_NAMED}|$)", re.MULTILINE)
@@ -200,12 +200,12 @@ def reason(problem: Exception) -> str:
 def _start_error(text: str) -> SourceError | None:
     """Why Spark could not start Python with all that tasks need."""
     missing = _NO_MUNTIN.search(text)
-    if missing:
+    if missing:  # missing[2] does not go along
+        ship = "" if missing[2] else "send it along from a session of yours by muntin.ship(spark); "
         return SourceError(
             f"Spark's workers have no {missing[1]}: pip install muntin=={version('muntin')} in the "
             "Python that they run, on each machine, which PYSPARK_PYTHON or spark.pyspark.python "
-            "names; or send it along from a session of yours by muntin.ship(spark); in local "
-            f"mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
+            f"names; or {ship}in local mode, unset PYSPARK_PYTHON or set it to {sys.executable}"
         )
     is_start = "Cannot run program" in text or "Error from python worker" in text
     other = re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+?),", text)
