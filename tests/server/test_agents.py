@@ -15,6 +15,7 @@ from tests.server.conftest import fed_server
 mcp = pytest.importorskip("mcp", reason="muntin[agents] is not installed")
 TOKEN = "0123456789abcdef0123"  # noqa: S105
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
+MANY = "SELECT x.driver FROM " + ", ".join(f"orders(driver) FOR ALL {n}" for n in "vwxyz")  # noqa: S608
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 ACCEPTS = {"accept": "application/json, text/event-stream"}
 
@@ -41,7 +42,7 @@ def test_an_agent_finds_out_and_asks(served):
         served,
         ("list_summaries", {}),
         ("describe", {"name": "orders"}),
-        ("query", {"select": SELECT}),
+        ("query", {"select": SELECT, "rows": 5.0}),
         ("explain_bounds", {"select": "SELECT count FROM orders"}),
     )
     assert {tool.name for tool in tools} == {
@@ -95,6 +96,9 @@ def test_bounds_are_told_in_words():
         ("query", {"select": SELECT, "rows": 2}, "at most 2 come as JSON"),
         ("query", {"select": SELECT, "rows": 2}, "add LIMIT; `rows` is 1,000 at most"),
         ("query", {"select": SELECT, "rows": 100_000}, "100000 is no whole number from 1 to 1,000"),
+        ("query", {"select": SELECT, "rows": 2.5}, "2.5 is no whole number from 1 to 1,000"),
+        ("explain_bounds", {"select": MANY}, "3,125 rows; at most 1,000 come"),
+        ("explain_bounds", {"select": MANY}, "'remedy': 'add LIMIT'"),
         ("query", {"select": 5}, "a text of at most"),
         ("query", {}, "needs select"),
         ("describe", {"name": "orders", "more": 1}, "no argument 'more'"),

@@ -38,6 +38,7 @@ _ABOUT = (
     "FOR LAST '15 minutes', FOR '2026-01-01' TO '2026-01-02'; without one only the open window is "
     "read. Each answer says whether it is exact and what it covers: pass that on."
 )
+_LESS = {"query": f"add LIMIT; `rows` is {ROWS_MAX:,} at most", "explain_bounds": "add LIMIT"}
 _OPEN_ALL: dict[str, Any] = {"additionalProperties": False, "type": "object"}
 TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
     "list_summaries": (
@@ -112,18 +113,15 @@ class Agents:
         )
 
     async def _call(self, context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        ask = self._asks.get(asked.name)
         try:
-            if ask is None:
-                raise BadArgument(f"there is no tool {asked.name[:40]!r}: {', '.join(TOOLS)}")  # noqa: TRY301
-            found = await ask(context.request, _checked(asked.name, asked.arguments or {}))
-            return _result(found)
+            given = _checked(asked.name, asked.arguments or {})
+            return _result(await self._asks[asked.name](context.request, given))
         except Exception as error:
             if status_of(error) == 500:
                 _LOG.exception("the tool %s failed", asked.name)
             about = problem(error)
             if about["code"] == "too_large":  # there is no other form to ask for
-                about["remedy"] = f"add LIMIT; `rows` is {ROWS_MAX:,} at most"
+                about["remedy"] = _LESS.get(asked.name, "")
             return _result({"error": about}, is_error=True)
 
     async def _summaries(self, request: Request, _: dict[str, Any]) -> dict[str, Any]:
@@ -139,11 +137,8 @@ class Agents:
 
     async def _explain(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
         found = await self._select(request, given["select"], ROWS_MAX)
-        return {
-            "sentences": sentences_of(found),
-            "exact": found["exact"],
-            "bounds": found["bounds"],
-        }
+        told = {name: found[name] for name in ("exact", "bounds")}
+        return {"sentences": sentences_of(found), **told}
 
     async def _select(self, request: Request, text: str, rows: int) -> dict[str, Any]:
         return await self._answered(request, "sql", text=text, form=JSON, rows_max=rows)
@@ -171,7 +166,11 @@ class _ReadBody(Response):
 
 
 def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    if name not in TOOLS:
+        raise BadArgument(f"there is no tool {name[:40]!r}: {', '.join(TOOLS)}")
     schema = TOOLS[name][1]
+    # In JSON Schema 5.0 is an integer.
+    given = {k: int(v) if type(v) is float and v.is_integer() else v for k, v in given.items()}
     for key, value in given.items():
         about = schema["properties"].get(key)
         if about is None:
