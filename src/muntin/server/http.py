@@ -209,7 +209,7 @@ class Http:
     async def body(self, request: Request) -> bytes:
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            said = f"the body is sent with Content-Encoding: {ascii(encoding)[1:41]}"
+            said = f"the body is sent with Content-Encoding: {encoding[:40]!a}"
             raise RefusalError(415, "content_type", said, "send it as it is")
         parts, size = [], 0
         try:
