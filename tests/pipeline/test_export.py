@@ -346,6 +346,18 @@ def test_a_table_that_others_made_takes_rows_while_it_is_empty(ingest, place, fo
         export(ledger, "others", form, other)
 
 
+def test_an_iceberg_table_that_its_owner_has_partitioned_takes_more(ingest, place):
+    to = ("iceberg", place["iceberg"])
+    first = export(ingest.ledger, "fares", *to)
+    with load_catalog("default").load_table(place["iceberg"]).update_spec() as parts:
+        parts.add_identity("driver")
+    ingest.take(1, gather([events(rows(300, 500))]))
+    more = export(ingest.ledger, "fares", *to)
+    assert more.rows == 3 * more.units > 0
+    assert len(read("iceberg", place)) == first.rows + more.rows
+    assert export(ingest.ledger, "fares", *to).rows == 0
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_of_two_exports_at_once_one_begins_anew(ingest, place, form, monkeypatch):
     """The second comes between what the first has read and what it writes."""

@@ -54,7 +54,8 @@ class Iceberg:
                 wanted = _properties(rows.schema)
                 if not wanted.items() <= table.properties.items():
                     transaction.set_properties(wanted)
-                transaction.append(rows)
+                # PyIceberg streams into no table with partitions
+                transaction.append(rows.read_all() if len(table.spec().fields) else rows)
         except CommitFailedException as problem:
             raise Overtaken(str(problem)) from problem
         self._table = table
