@@ -282,6 +282,21 @@ def test_a_time_in_which_a_summary_was_away_is_not_empty():
     assert said(ledger, gap) == ([], False, [{"n": 2}])
 
 
+def test_the_newest_time_is_that_of_the_stream_also_where_a_summary_was_away():
+    """What it has of an earlier time is not the answer, still less an exact one."""
+    ledger, last = temporary(), "SELECT driver, count FROM n(driver) FOR LAST '20 s'"
+    both = {"m": MATRIX, "n": MATRIX}
+    fed(ledger, both, [[0], [25]], 0)
+    fed(ledger, {"m": MATRIX}, [[60, 80, 85]], 2)
+    fed(ledger, both, [], 3)
+    assert said(ledger, last) == ([], False, [{"n": 2}])
+    assert said(ledger, "SELECT count FROM n") == ([[2]], False, [{"n": 3}])
+    fed(ledger, both, [[26]], 3)  # a late one is no news
+    assert said(ledger, last) == ([], False, [{"n": 2}])
+    fed(ledger, both, [[115]], 4)
+    assert said(ledger, last) == ([["d", 1]], True, [])
+
+
 def windows_of(ledger, name):
     return [
         ((w.start - START) // SECOND, (w.end - START) // SECOND, w.revision, w.events)

@@ -285,18 +285,17 @@ class LedgerMoment:
         """The run of panes that a clause means; None where there is nothing at all."""
         if bounds is None:
             return None
-        first, newest = bounds
-        pane = layout.pane
+        pane, (first, newest) = layout.pane, bounds
+        away = absences.absence(known.info.spec, layout.name)
+        if away is not None:  # what came before it joined, or came back, may be newer
+            newest = max(newest, away.since(pane))
+            bounds = first, newest
         if window.end_us is not None:
             newest = -(-window.end_us // pane) * pane
-        if window.kind == "all":
-            return first, newest
         if window.kind == "last":
-            length = -(-(window.length_us or pane) // pane) * pane
-            return newest - length, newest
-        if window.kind == "range":
-            start = (first if window.start_us is None else window.start_us) // pane * pane
-            return start, newest
+            return newest - -(-(window.length_us or pane) // pane) * pane, newest
+        if window.kind in ("all", "range"):
+            return (first if window.start_us is None else window.start_us // pane * pane), newest
         return self._open_span(known, layout, bounds)
 
     def _open_span(self, known: Known, layout: Layout, bounds: TimeSpan) -> TimeSpan:
