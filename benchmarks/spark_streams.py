@@ -37,7 +37,7 @@ from _spark import measured, removed, repeated_flights, written
 
 import muntin
 from muntin.demo.taxi import INDICATORS, KEYS, orders
-from muntin.spark.checkpoint import made_for, make_folders
+from muntin.spark.checkpoint import for_local_files, make_folders
 from muntin.spark.session import session
 
 ANSWERS, SKETCHES, MUNTIN, NOTHING = "answers", "sketches", "muntin", "nothing"
@@ -269,7 +269,7 @@ class Bench:
         """What Spark takes for a stream over the file that takes in nothing, checkpoint and all."""
         self._number += 1
         checkpoint = str(self.folder / f"checkpoint-{self._number}")
-        spark = made_for(self.spark, checkpoint)
+        spark = for_local_files(self.spark, checkpoint)
         make_folders(spark, checkpoint)
         rows = spark.readStream.schema(self.schema).parquet(str(self.file.parent))
         writer = rows.writeStream.foreachBatch(lambda _df, _batch: None)

@@ -66,7 +66,7 @@ def main(url, run, first, point=""):
     spec = pipeline()
     for number, partitions in list(enumerate(batches()))[int(first) :]:
         at_hand["batch"] = number
-        rows = committing.sent(spec, partitions[0].to_batches())[2]
+        rows = committing.fold_task(spec, partitions[0].to_batches())[2]
         try:
             committing.commit_batch(spec, url, "continue", ("q", run, rows), number)
         except LedgerConflict as problem:

@@ -288,7 +288,7 @@ def test_the_format_tells_what_is_wrong_in_a_line(ready, tmp_path):
 
 
 def data_ledger(folder):
-    rows = committing.sent(PLAIN, [BATCH])[2]
+    rows = committing.fold_task(PLAIN, [BATCH])[2]
     committing.commit_all(PLAIN, f"sqlite:///{folder}/flights.db", "append", ("", "", rows))
     return folder / "flights.db"
 
@@ -387,7 +387,7 @@ def test_what_is_committed_between_plan_and_rows_is_read_or_told(tmp_path):
 
     def committed(delay):
         large = BATCH.set_column(2, "delay", pa.array([delay] * 3))
-        written = "", "", committing.sent(PLAIN, [large])[2]
+        written = "", "", committing.fold_task(PLAIN, [large])[2]
         committing.commit_all(PLAIN, url, "append", written)
 
     committed(1)
@@ -415,7 +415,7 @@ def test_a_stream_that_the_format_cannot_write_or_read_is_refused(tmp_path):
 def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, monkeypatch, way):
     """Who is told that it failed writes it again, and it would count twice."""
     url = f"sqlite:///{data_ledger(tmp_path).absolute()}"
-    rows = committing.sent(PLAIN, [BATCH])[2]
+    rows = committing.fold_task(PLAIN, [BATCH])[2]
 
     def write():
         if way == "format":
@@ -444,7 +444,7 @@ def test_what_is_committed_is_no_failure_where_another_writer_comes(tmp_path, mo
 
 
 def take(url, query, run, batch_id, mode="continue", pipeline=PLAIN):
-    rows = committing.sent(pipeline, [BATCH])[2]
+    rows = committing.fold_task(pipeline, [BATCH])[2]
     committing.commit_batch(pipeline, url, mode, (query, run, rows), batch_id)
 
 
@@ -538,13 +538,13 @@ def test_a_changed_spec_leaves_nothing_of_the_one_before(url):
 def test_what_is_large_goes_by_files(url, tmp_path, monkeypatch):
     monkeypatch.setattr(committing, "SPILL_BYTES", 0)
     spec = PLAIN.model_copy(update={"payloads": str(tmp_path / "shared")})
-    spilled = committing.sent(spec, [BATCH])[2]
+    spilled = committing.fold_task(spec, [BATCH])[2]
     files = [*(tmp_path / "shared").rglob("*.mseg")]
     assert len(files) == 2 == len(committing._named(spilled))
-    assert committing._whole(spilled) == committing.sent(PLAIN, [BATCH])[2]
+    assert committing._whole(spilled) == committing.fold_task(PLAIN, [BATCH])[2]
     committing.commit_batch(spec, url, "continue", ("q", "run 1", spilled), 0)
     assert counted(url) == 3
-    again = committing.sent(spec, [BATCH])[2]
+    again = committing.fold_task(spec, [BATCH])[2]
     committing.forget_spilled(spec, again)  # as a batch that is given up
     assert [*(tmp_path / "shared").rglob("*.mseg")] == []
     with pytest.raises(LedgerError, match="is gone"):
@@ -553,7 +553,7 @@ def test_what_is_large_goes_by_files(url, tmp_path, monkeypatch):
 
 
 def test_a_message_that_is_too_large_is_refused_in_the_task(monkeypatch):
-    size = sum(len(row[-1]) for row in committing.sent(PLAIN, [BATCH])[2])
+    size = sum(len(row[-1]) for row in committing.fold_task(PLAIN, [BATCH])[2])
     monkeypatch.setattr(committing, "MESSAGE_BYTES_MAX", size - 1)
     with pytest.raises(BadArgument, match="write shards: for it"):
-        committing.sent(PLAIN, [BATCH])
+        committing.fold_task(PLAIN, [BATCH])
