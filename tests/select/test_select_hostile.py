@@ -88,7 +88,7 @@ def test_values_that_no_client_can_hold(engine: Engine, text: str, said: str) ->
 
 
 def test_a_message_that_duckdb_cuts_inside_a_letter_is_told(engine: Engine) -> None:
-    with pytest.raises(SelectError, match="Unrecognized Regex option|gives no reason") as caught:
+    with pytest.raises(SelectError, match=r"Unrecognized Regex option|gives no reason") as caught:
         engine.sql("SELECT regexp_extract('a', '(a)', 'é')")
     assert caught.value.code == "value"
 

@@ -34,8 +34,8 @@ CORRUPT_COLUMN = "_muntin_malformed"
 WHY_COLUMN = "_muntin_why"
 """Why it does not, where the reader is one of ours; alone where the text is not known."""
 _MALFORMED = (
-    "the record does not parse as the source's format, or a value as its column's type (declare a time "
-    "that Spark does not read as string); where records go over several lines, write  "
+    "the record does not parse as the source's format, or a value as its column's type (declare a "
+    "time that Spark does not read as string); where records go over several lines, write  "
     "multiLine: true  under source"
 )
 
