@@ -393,9 +393,7 @@ class _DuckCursor:
 
 
 def _converted(error: Exception, timed_out: bool, seconds: float, sql: str) -> DatabaseError:
-    text = (
-        str(error) or "DuckDB gives no reason"
-    )  # Python 3.11.2 loses one that is cut inside a letter
+    text = str(error) or "DuckDB gives no reason"  # Python 3.11.2 loses one that is cut
     kind = type(error).__name__.removesuffix("Exception")
     position = None
     # errors_as_json: {"exception_type": ..., "exception_message": ..., "position": "7", ...}
