@@ -56,6 +56,15 @@ def test_what_one_environment_has_compiled_another_loads(tmp_path):
     assert [hits for _, hits in told.values()] == ["0", "1"]
 
 
+def test_where_nothing_can_be_written_kernels_run_all_the_same(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "muntin")  # beside which Numba keeps them then
+    (tmp_path / "file").touch()
+    places = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "file" / "kernels")}
+    found = {**os.environ, **places}
+    done = subprocess.run([sys.executable, "-c", WIDENS], env=found, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_called_with_constants_is_compiled_once_for_all_of_them():
     for decorate in (inlined, kernel):
 

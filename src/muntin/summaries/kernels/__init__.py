@@ -62,7 +62,14 @@ class _Place:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> "_Place | None":
-        return cls(function, source) if numba.config.CACHE_DIR else None  # pyright: ignore
+        if not numba.config.CACHE_DIR:  # pyright: ignore
+            return None
+        place = cls(function, source)
+        try:
+            place.ensure_cache_path()
+        except OSError:
+            return None
+        return place if os.access(place._folder, os.W_OK) else None  # one of Numba's, then
 
     def ensure_cache_path(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
