@@ -216,7 +216,7 @@ def test_weights_of_top_k_are_certain():
 
 
 @pytest.mark.parametrize("sketch", [None, {}], ids=["exact", "sketched"])
-def test_indicators_of_no_type_are_integers_as_spark_reads_them(sketch):
+def test_indicators_of_no_type_take_the_type_that_comes_later(sketch):
     entry = {"kind": "vector_matrix", "keys": ["k"], "indicators": ["v"], "sketch": sketch}
     spec = KINDS["vector_matrix"].model_validate(entry)
 
@@ -224,9 +224,10 @@ def test_indicators_of_no_type_are_integers_as_spark_reads_them(sketch):
         batches = [pa.record_batch({"k": KEYS, "v": column}) for column in columns]
         return encode(merge([spec.segment(each, np.zeros(4, np.int64)) for each in batches]))
 
-    assert stored(pa.nulls(4)) == stored(pa.nulls(4, pa.int32()))
-    floats = pa.array([0.5, None, 2, 2])
-    assert stored(pa.nulls(4), floats) == stored(pa.nulls(4, pa.float64()), floats)
+    cents = pa.array([Decimal("-99.9"), Decimal("99.9"), Decimal("0.1"), None])
+    for later in (pa.array([0.5, None, 2, 2]), pa.array([1, None, 2, 2]), cents):
+        assert stored(pa.nulls(4), later) == stored(pa.nulls(4, later.type), later)
+        assert stored(later, pa.nulls(4)) == stored(later, pa.nulls(4, later.type))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])

@@ -162,7 +162,7 @@ def test_a_column_keeps_its_type():
         (pa.array([decimal.Decimal(1200)], pa.decimal128(3, -2)), "float64", 1200.0),
         (pa.array([decimal.Decimal("0.25")], pa.decimal128(19, 2)), "float64", 0.25),
         (pa.array([1, 2, 1]).dictionary_encode(), "int64", 4),
-        (pa.array([None, None]), None, None),
+        (pa.array([None, None]), None, 0),
         (pa.array([float("inf"), float("nan"), 2.0]), "float64", 2.0),
     ],
 )

@@ -287,14 +287,10 @@ class SketchedSums(OfIndicators):
     def _totals(self, table: Table) -> pa.Table:
         columns: dict[str, Any] = {"row": np.arange(len(table)), "count": table.events}
         overflow = np.zeros(len(table), bool)
-        for name, kind in self.indicators:
+        for name, _ in self.indicators:
             whole = numbers(table.states[f"{name}.all"])
             overflow |= whole < 0
-            columns[name] = (
-                pa.nulls(len(table), pa.int64())
-                if kind is None
-                else pa.array(whole, mask=whole < 0)
-            )
+            columns[name] = pa.array(whole, mask=whole < 0)
         return pa.table({**columns, "overflow": overflow})
 
     def _asked(self, table: Table, question: SumsOf) -> tuple[Keys, np.ndarray]:

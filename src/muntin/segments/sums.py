@@ -233,12 +233,12 @@ class Sums(OfIndicators):
         for name, kind in self.indicators:
             if asked.names is not None and name not in asked.names:
                 continue
-            if kind is None:
-                columns[name] = pa.nulls(len(table), pa.int64())
-                continue
             none = np.zeros(len(table), bool)
             unseen = numbers(table.states[f"{name}.unseen"])
             absent = unseen == table.events if len(unseen) else none
+            if kind is None:
+                columns[name] = pa.array(np.zeros(len(table), np.int64), mask=absent)
+                continue
             total = numbers(table.states[f"{name}.sum"])
             beyond = numbers(table.states.get(f"{name}.beyond"))
             scale = scale_of(kind)
@@ -333,16 +333,10 @@ def read_indicators(pairs: Any) -> Indicators:
 
 
 def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
-    """Indicators with the types that values decide, where none was declared.
-
-    A column of no type, of nothing but nulls, is one of integers, as Spark reads it: these join
-    floats as floats.
-    """
+    """Indicators with the types that values decide, where none was declared."""
     return tuple(
         # a declared type is never asked of a value: 2**63 is no int64, but is a float64
-        (name, kind or (indicator_values(name, column[:1], None).type or "int64"))
-        if len(column)
-        else (name, kind)
+        (name, kind or (indicator_values(name, column[:1], None).type if len(column) else None))
         for (name, kind), column in zip(indicators, values, strict=True)
     )
 
