@@ -50,7 +50,8 @@ def test_answers_and_bytes_however_items_were_spread(
         found = sketch.estimate()
         (row,) = answers[key]
         for name in ("value", "lower", "upper"):
-            assert row[name] == pytest.approx(float(getattr(found, name)[0]), rel=1e-12)
+            of_one = int(getattr(found, name)[0])
+            assert row[name] == min(of_one, len(held)), "there are no more items than events"
 
 
 @given(st.integers(1, 20_000), st.integers(0, 99), st.sampled_from([6, 10, 12]))
@@ -61,9 +62,24 @@ def test_many_items_are_those_of_one_sketch(n: int, seed: int, lg_k: int) -> Non
     sketch.update(items)
     panes = build(DistinctItems(lg_k), rng.integers(0, 20, n), [items])
     row = panes.algebra.answer(merge([panes], WHOLE).tables[0], None).to_pylist()[0]
-    assert row["value"] == pytest.approx(float(sketch.estimate().value[0]), rel=1e-12)
+    assert row["value"] == min(int(sketch.estimate().value[0]), n)
     once = build(DistinctItems(lg_k), np.zeros(n, np.int64), [items.dictionary_encode()])
     assert encode(merge([by_bytes(panes)], WHOLE)) == encode(once)
+
+
+def test_the_items_of_small_rows_are_counted() -> None:
+    """Real streams: many keys with few events each, some of them of the same item."""
+    rng = np.random.default_rng(1)
+    keys = np.sort(rng.integers(0, 2_000, 12_000))
+    items = rng.integers(0, 9, 12_000) + 10 * keys
+    stream = Stream([0] * 12_000, {"number": (pa.int64(), keys.tolist())}, [(pa.int64(), items)])
+    answers = rows_of(stream.build(DistinctItems(), [("number",)]), ("number",), DistinctCount())
+    right = 0
+    for (_, key), (row,) in answers.items():
+        truth = len(np.unique(items[keys == key]))
+        assert all(isinstance(row[name], int) for name in ("value", "lower", "upper"))
+        right += row["value"] == truth
+    assert right >= 0.99 * len(answers)
 
 
 def test_floats_are_no_items() -> None:

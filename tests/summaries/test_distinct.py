@@ -157,11 +157,11 @@ def test_nothing_one_and_two():
     assert (found.value, found.lower, found.upper) == (0, 0, 0)
     assert found.confidence == 0.99
     summary.update("a")
-    assert summary.estimate().value[0] == pytest.approx(1, abs=0.001)
-    assert summary.estimate().lower[0] == 1
-    assert summary.estimate().upper[0] < 1.1  # one of 4,096 registers: another was hardly on it
+    found = summary.estimate()
+    # one of 4,096 registers: another was hardly on it
+    assert found.value[0] == found.lower[0] == found.upper[0] == 1
     summary.update(["b", "a"])
-    assert summary.estimate().value[0] == pytest.approx(2, abs=0.001)
+    assert summary.estimate().value[0] == 2
     assert summary.count == 3
 
 

@@ -33,6 +33,8 @@ from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
 from muntin.summaries.items import as_items, integers, text_buffers
 from muntin.summaries.kernels.distinct import ULTRA
 
+ITEMS_MAX = 1 << 62  # an estimate of registers that are all full is beyond int64
+
 
 @dataclass(frozen=True)
 class DistinctCount:
@@ -117,12 +119,15 @@ class DistinctItems(Algebra):
             raise CorruptSummary(f"distinct: row {row} has registers that no items make")
 
     def answer(self, table: Table, question: Any = None) -> pa.Table:
-        """`value`, `lower`, `upper` (float64) at `confidence` 0.99."""
-        m = 1 << self.lg_k
+        """`value`, `lower`, `upper` (int64) at `confidence` 0.99."""
+        m, most = 1 << self.lg_k, np.minimum(self.counts(table), ITEMS_MAX)
         value, least = np.empty(len(table)), np.empty(len(table), np.int64)
         kernels.estimate_distinct(*_flat(table.states, len(table)), m, self.kept, value, least)
-        bounds = interval(value, least, m, self.kept)
-        columns = [np.arange(len(table)), *bounds, np.full(len(table), CONFIDENCE)]
+        whole = [
+            np.minimum(bound, most).astype(np.int64)
+            for bound in interval(value, least, m, self.kept)
+        ]
+        columns = [np.arange(len(table)), *whole, np.full(len(table), CONFIDENCE)]
         return pa.table(columns, ["row", "value", "lower", "upper", "confidence"])
 
 

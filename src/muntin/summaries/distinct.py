@@ -66,7 +66,7 @@ class Distinct(Counted):
     --------
     >>> pilots = Distinct()
     >>> pilots.update(["ann", "bob", "ann"])
-    >>> round(float(pilots.estimate().value[0]))
+    >>> int(pilots.estimate().value[0])
     2
     """
 
@@ -116,8 +116,8 @@ class Distinct(Counted):
         Returns
         -------
         Estimate
-            float64[1] each, at confidence 0.99. `lower` is never below the number of values
-            that registers have seen, which is certain.
+            float64[1] each, whole numbers, at confidence 0.99. `lower` is never below the number
+            of values that registers have seen, which is certain.
         """
         value, least = np.array([kernels.estimate_registers(self._registers, self._kept)]).T
         return Estimate(*interval(value, least, 1 << self.lg_k, self._kept), CONFIDENCE)
@@ -216,7 +216,7 @@ def standard_error(m: int, kept: np.uint8) -> float:
 def interval(
     value: np.ndarray, least: np.ndarray, m: int, kept: np.uint8
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates from m registers, that are at least so many, with bounds at CONFIDENCE.
+    """Estimates from m registers, that are at least so many, with bounds at CONFIDENCE: whole.
 
     The estimate leans to the right. While items are few, each that falls on another's register
     is missed as a whole: hence the one more in the upper bound, where that is to be expected.
@@ -224,7 +224,7 @@ def interval(
     load, (few, half) = value / m, kernels.FEW_ITEMS[int(kept)]
     most = kernels.ERRORS[int(kept)]
     error = _Z * np.sqrt((few**2 + (most**2 - few**2) * load / (load + half)) / m)
-    lower = np.maximum(value / np.exp(error), least)
+    lower = np.ceil(np.maximum(value / np.exp(error), least))
     missed = few**2 * (value + 1) * load  # of one item more, to be expected
-    upper = value / (1 - error) + (missed > MISSED_MAX)
-    return np.maximum(value, lower), lower, np.maximum(upper, lower)
+    upper = np.floor(value / (1 - error)) + (missed > MISSED_MAX)
+    return np.maximum(np.round(value), lower), lower, np.maximum(upper, lower)
