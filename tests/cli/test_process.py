@@ -2,13 +2,16 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 
+import httpx
 import pyarrow as pa
 import pytest
 
 import muntin
+from tests.server.conftest import until
 
 SPEC = {
     "name": "flights", "time": "time", "pane": "1 hour",
@@ -144,3 +147,24 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "\nstopped; what was committed stays\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"), [("serve", signal.SIGTERM), ("coordinator", signal.SIGINT)]
+)
+def test_a_server_that_is_asked_to_end_ends_in_order(ledger, tmp_path, command, asked):
+    words = ["--ledger", ledger]
+    if command == "coordinator":
+        (tmp_path / "coordinator.yaml").write_text(
+            f"{{sites: [ewr], summary: flights, key: origin, value: count, k: 3, unit: 1 second,"
+            f" window: 10 seconds, state: {tmp_path}/state}}"
+        )
+        words = [str(tmp_path / "coordinator.yaml")]
+    words = [sys.executable, "-u", "-m", "muntin", command, *words, "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        url = process.stdout.readline().decode().split()[-1].removesuffix("/top_k")
+        until(lambda: httpx.get(f"{url}/healthz").is_success)
+        process.send_signal(asked)
+        process.send_signal(asked)  # as where a shell passes on what its group was sent
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Self
 
 import uvicorn
@@ -142,6 +143,11 @@ class _Uvicorn(uvicorn.Server):
     """Says goodbye before it waits for connections to end: a stream of events never does."""
 
     goodbye: Callable[[], None]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Asked to, however often, it ends in order. (uvicorn would raise the signal again at the
+        end, which kills, and the second time not wait, and log a trace.)"""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
