@@ -114,6 +114,23 @@ def test_query_arrow_has_the_particulars(http):
     assert about["watermark"] == never.json()["watermark"]
 
 
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        (f"application/json, {ARROW}", ARROW),
+        (f"application/json;q=0.5, {ARROW};q=0.9", ARROW),
+        (f"application/json, {ARROW};q=0.9", "application/json"),
+        (f"{ARROW};q=0.5, */*", "application/json"),
+        (f"{ARROW};q=0.5, application/json;q=0.1, */*", ARROW),
+        (f"text/html, {ARROW};q=0.5", ARROW),
+        (f"{ARROW};q=0.000", "application/json"),
+        ("*/*", "application/json"),
+    ],
+)
+def test_the_form_is_the_one_that_a_client_prefers(http, accept, form):
+    assert ask(http, SELECT, accept=accept).headers["content-type"] == form
+
+
 def test_a_wrong_statement_shows_its_place(http):
     text = "SELECT drivr FROM orders(driver)"
     answer = ask(http, text)
@@ -286,6 +303,19 @@ def test_what_no_route_takes_is_an_error_as_any_other(http):
         assert answer.json()["error"]["code"] == code
     assert "'/quer'" in nothing.json()["error"]["message"]
     assert wrong.headers["allow"] in wrong.json()["error"]["remedy"] == "send POST"
+
+
+def test_nothing_is_redirected(http):
+    """Where a proxy speaks TLS, or adds a path, the server does not know its own URL."""
+    slash = http.get("/summaries/")
+    assert slash.status_code == 404
+    assert slash.json()["error"]["remedy"].startswith("leave out the / at the end")
+
+
+def test_a_page_that_is_known_is_not_sent_again(http):
+    for path in ("/", "/static/muntin.js"):
+        known = {"if-none-match": http.get(path).headers["etag"]}
+        assert http.get(path, headers=known).status_code == 304
 
 
 def test_the_page_asks_for_its_modules_at_once():

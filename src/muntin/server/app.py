@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -137,6 +137,7 @@ def make_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused},
     )
+    app.router.redirect_slashes = False  # to a URL that it makes up: behind TLS it is another
     app.state.hub = hub
     app.state.statements = statements
     app.state.postgres = listener
@@ -157,7 +158,10 @@ async def _refused(request: Request, error: Any) -> Response:
     """What no route takes: a path that there is not, or another method than the path's."""
     method, path = request.method[:20], request.url.path[:80]
     allowed = (error.headers or {}).get("Allow", "GET, HEAD")
-    about = plain("path", f"there is nothing at {path!r}", "the paths are in /openapi.json")
+    remedy = "the paths are in /openapi.json"
+    if path.endswith("/"):
+        remedy = "leave out the / at the end: " + remedy
+    about = plain("path", f"there is nothing at {path!r}", remedy)
     if error.status_code == 405:
         about = plain("method", f"{path!r} does not take {method}", f"send {allowed}")
     return JSONResponse({"error": about}, error.status_code, error.headers)
@@ -189,10 +193,12 @@ def _safe_headers(app: ASGIApp) -> ASGIApp:
 def page_routes(folder: Path, below: str) -> list[BaseRoute]:
     """A folder's index.html at /, its files below a path."""
 
-    async def page(_: Request) -> Response:
-        return FileResponse(folder / "index.html")
+    files = StaticFiles(directory=folder, follow_symlink=False)
 
-    return [Route("/", page), Mount(below, StaticFiles(directory=folder, follow_symlink=False))]
+    async def page(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    return [Route("/", page), Mount(below, files)]
 
 
 async def _panels(_: Request) -> Response:

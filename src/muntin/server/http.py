@@ -29,7 +29,7 @@ from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 
 _LOG = logging.getLogger("muntin.server")
-_NEVER = re.compile(r"q=0(\.0*)?")
+_WEIGHT = re.compile(r"q=([01](?:\.[0-9]*)?)")
 
 RouteHandler = Callable[[Request], Awaitable[Response]]
 Read = Callable[[str, str], Any]
@@ -228,11 +228,13 @@ class Http:
 
 
 def _wants_arrow(request: Request) -> bool:
+    weights: dict[str, float] = {}
     for given in request.headers.get("accept", "").lower().split(","):
         kind, *parameters = (part.strip() for part in given.split(";"))
-        if kind == ARROW:
-            return not any(_NEVER.fullmatch(parameter) for parameter in parameters)
-    return False
+        said = [float(q[1]) for each in parameters if (q := _WEIGHT.fullmatch(each))]
+        weights[kind] = said[0] if said else 1.0
+    json = next((weights[kind] for kind in (JSON, "application/*", "*/*") if kind in weights), 0.0)
+    return 0.0 < weights.get(ARROW, 0.0) >= json
 
 
 def _content_type(request: Request) -> str:
