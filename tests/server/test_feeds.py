@@ -57,6 +57,26 @@ async def happens(condition):
             await asyncio.sleep(0.01)
 
 
+def test_no_client_takes_all_that_may_be_followed(feeder, ledger):
+    one, other = Listener(), Listener()
+    other.client = "other"
+    orders = Topic("windows", "orders", "window")
+
+    async def check():
+        feeds = feeds_of(ledger, ServerLimits(feeds_max=3))
+        await feeds.open(WINDOWS, one)
+        with pytest.raises(RefusalError, match="by one client"):
+            await feeds.open(orders, one)
+        channel = await feeds.open(orders, other)
+        assert await feeds.open(orders, one) is channel  # which others began
+        feeds._limits = ServerLimits(feeds_max=2)
+        with pytest.raises(RefusalError, match=r"are followed$"):
+            await feeds.open(Topic("state", "", "update"), other)
+        await feeds.stop()
+
+    asyncio.run(check())
+
+
 def test_who_comes_while_closings_are_read_has_them_and_those_after(feeder, ledger):
     """A thread has read that a window closed; the loop, which makes a channel, does not know."""
     found, go_on = threading.Event(), threading.Event()

@@ -7,7 +7,9 @@ delivers for itself: one whose statement is slow holds up no other.
 import asyncio
 import contextlib
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -21,7 +23,7 @@ from muntin.server.messages import Topic
 from muntin.server.problems import RefusalError
 from muntin.server.pushes import Closing, Feed, PushMaker, Subscriber
 from muntin.server.reader import Reader
-from muntin.server.statements import Statements
+from muntin.server.statements import CLIENT_SHARE, Statements
 
 AT_ONCE_MAX = 1_000
 
@@ -78,7 +80,7 @@ class Feeds:
         self._version = -1
         self._following = ThreadPoolExecutor(1, "muntin-follow")
         self._feeds: dict[Topic, Feed] = {}
-        self._opening = 0
+        self._opening: Counter[Hashable] = Counter()
         self._by_channel: dict[int, Feed] = {}
         self._numbers = 0
         self._follower: asyncio.Task[None] | None = None
@@ -106,16 +108,14 @@ class Feeds:
         topic names something that does not exist, or there are too many feeds."""
         feed = self._feeds.get(topic)
         if feed is None:
-            if len(self._feeds) + self._opening >= self._limits.feeds_max:
-                raise RefusalError(
-                    503, "busy", "too many different statements are followed", "ask later"
-                )
-            self._opening += 1
+            client = subscriber.client
+            self._admit(client)
+            self._opening[client] += 1
             try:
-                followed = await self._pushes.checked(topic, subscriber.client)
+                followed = await self._pushes.checked(topic, client)
             finally:
-                self._opening -= 1
-            feed = self._feeds.get(topic) or self._make(topic, followed)
+                self._opening[client] -= 1
+            feed = self._feeds.get(topic) or self._make(topic, followed, client)
         feed.subscribers.add(subscriber)
         return feed.channel
 
@@ -143,10 +143,19 @@ class Feeds:
     def count(self) -> int:
         return len(self._feeds)
 
-    def _make(self, topic: Topic, followed: str) -> Feed:
+    def _admit(self, client: Hashable) -> None:
+        most = self._limits.feeds_max
+        of = Counter(feed.maker for feed in self._feeds.values()) + self._opening
+        said = "too many different statements are followed"
+        if of.total() >= most:
+            raise RefusalError(503, "busy", said, "ask later")
+        if of[client] >= math.ceil(most / CLIENT_SHARE):
+            raise RefusalError(503, "busy", f"{said} by one client", "end some of them first")
+
+    def _make(self, topic: Topic, followed: str, client: Hashable) -> Feed:
         self._numbers += 1
         channel = Channel(self._numbers, topic.on, self._head, self._limits)
-        feed = Feed(topic, channel, followed)
+        feed = Feed(topic, channel, client, followed)
         self._feeds[topic] = feed
         self._queries = {}  # they may have changed since it was checked
         self._by_channel[channel.number] = feed

@@ -49,6 +49,8 @@ Closing = tuple[Place, ClosedWindow]
 class Feed:
     topic: Topic
     channel: Channel
+    maker: Hashable
+    """The client that began it."""
     followed: str = ""
     """The summary whose windows it follows; "" for all."""
     subscribers: set[Subscriber] = field(default_factory=set)

@@ -68,7 +68,7 @@ class Turns(Generic[Work]):
 SHARED_SECONDS = 1.0  # `now()` and `stale` may be so old
 SHARED_MAX = 64
 _LOG = logging.getLogger("muntin.server")
-CLIENT_SHARE = 4  # of the room for answers that are not read, one client has at most a fourth
+CLIENT_SHARE = 4  # of the room for what is unread, or followed, one client has at most a fourth
 PIECE_BYTES = 64 << 10  # of an answer that is in memory for a client that reads
 
 
