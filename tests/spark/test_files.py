@@ -565,3 +565,12 @@ def test_folders_that_tell_different_columns_are_named(spark, tmp_path):
     source = SourceSpec(format="csv", path=str(tmp_path), schema="t string, n bigint")
     with pytest.raises(SourceError, match=r"different columns \((k; j|j; k)\): name those"):
         batch_source(spark, source)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", ["parquet", "csv", "json", "orc"])
+def test_a_folder_without_files_is_named_with_what_to_do(spark, tmp_path, form):
+    source = {"format": form, "path": str(tmp_path)}
+    said = f"^source.path: {tmp_path} holds no files, or empty ones: give source.schema, or data"
+    with pytest.raises(SourceError, match=said):
+        muntin.summarize(None, SPEC | {"source": source}, ledger=temporary())

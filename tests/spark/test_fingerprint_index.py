@@ -640,6 +640,11 @@ def test_a_folder_that_is_no_whole_index(spark, index, tmp_path):
     for via in ("auto", "driver", "job"):
         with pytest.raises(SourceError, match="lacks its file"):
             loaded.contains(["a", *strangers(50)], via=via)
+    rows = spark.createDataFrame(table(0, 300).to_pandas())
+    built = FingerprintIndex.build(rows, "url", None, 2, path=tmp_path / "built", progress=False)
+    shutil.rmtree(tmp_path / "built")
+    with pytest.raises(SourceError, match="built is gone: restore it or build it anew"):
+        built.contains(["a"])
 
     cut = saved("cut")
     (cut / name).write_bytes((cut / name).read_bytes()[:-1])

@@ -330,6 +330,11 @@ def _loaded(
             )
         elif "PATH_NOT_FOUND" in text:
             text = f"source.path: {source.path}: no such file or folder"
+        elif "UNABLE_TO_INFER_SCHEMA" in text:
+            text = (
+                f"source.path: {source.path} holds no files, or empty ones: give source.schema, or "
+                "data"
+            )
         elif source.format in FILE_FORMATS and any(sign in text for sign in _NO_STORE):
             scheme = path.partition("://")[0]
             text = (

@@ -31,6 +31,8 @@ def changing(folder: str) -> Iterator[None]:
         return
     try:
         guard = os.open(f"{folder}/{_GUARD}", os.O_CREAT | os.O_WRONLY, 0o644)
+    except FileNotFoundError:
+        raise SourceError(f"the index in {folder} is gone: restore it or build it anew") from None
     except OSError as problem:
         raise SourceError(f"the index in {folder} cannot be changed ({problem})") from None
     try:
