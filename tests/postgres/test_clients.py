@@ -754,6 +754,26 @@ def test_types_of_lists(connection):
          [(None, ["public"], None)]),
         ("SELECT pg_stat_get_numscans(i.indexrelid), c.contoencoding FROM pg_catalog.pg_index i, "
          "pg_catalog.pg_conversion c", []),
+        ("select T.oid as oid, pg_catalog.translate(relkind, 'rmvpfS', 'tmvrfS') as kind from "
+         "pg_catalog.pg_class T where relname = 'windows(orders)' and relnamespace in ( 2200 ) and "
+         "oid is null union all select relnamespace, translate(relkind, 'rmvpfS', 'tmvrfS') from "
+         "pg_class where relname = 'orders' union all select oid, 'C' from pg_collation where "
+         "collnamespace in ( null )", [(2200, "t")]),
+        ("select case when pg_catalog.pg_is_in_recovery() then null else (pg_catalog."
+         "txid_current() % (2^32)::bigint)::varchar::bigint end as current_txid", [(None,)]),
+        ("select V.available, encode(T.tgargs, 'escape') from pg_trigger T, (select name, array_agg"
+         "(version) as available from pg_available_extension_versions() group by name) V", []),
+        ("select A.amhandler::oid, P.proname from pg_am A join pg_proc P on A.amhandler::oid = "
+         "P.oid", []),
+        ("select k col_idx, chr(27) || pg_get_indexdef(i.indexrelid, k::int, true), o can_order "
+         "from pg_index i join pg_class c on c.oid = i.indexrelid cross join unnest(i.indkey) with "
+         "ordinality u(u, k) cross join pg_catalog.pg_indexam_has_property(c.relam, 'can_order') "
+         "o", []),
+        # Django's inspectdb
+        ("SELECT s.key, s.arridx FROM (SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) "
+         "WITH ORDINALITY koi(key, option, arridx)) s", []),
+        ("SELECT * FROM unnest(ARRAY['a', 'b'], ARRAY[7]) WITH ORDINALITY AS l(name, value, place)",
+         [("a", 7, 1), ("b", None, 2)]),
         # as PostgreSQL answers them
         ("SELECT relnamespace::regnamespace::text, format_type(1016, -1) FROM pg_class WHERE "
          "relnamespace = 'public'::regnamespace AND relname = 'orders'", [("public", "bigint[]")]),
@@ -805,6 +825,9 @@ def test_what_tools_ask_when_they_connect(connection, text, rows):
         ("SELECT driver FROM orders(driver) WHERE driver LIKE '%' || 'a'::VARCHAR || '%'", 1),
         ("SELECT driver FROM orders(driver) WHERE driver LIKE 'a%' ESCAPE '\\'", 1),
         (r"SELECT driver FROM orders(driver) WHERE driver LIKE '\a' OR driver LIKE '\_'", 1),
+        # Django's icontains
+        (r"SELECT driver FROM orders(driver) WHERE UPPER(driver::text) LIKE UPPER('%a%') OR "
+         r"lower(driver) LIKE lower('%\_%' || 'É')", 1),
         ("SELECT 1 FROM \"trend(busiest)\" WHERE window_start >= TO_TIMESTAMP("
          "'2023-11-14 22:13:20.0', 'YYYY-MM-DD HH24:MI:SS.US') AND window_start < "
          "TO_TIMESTAMP('2023-11-14 22:14:20.0', "

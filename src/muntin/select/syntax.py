@@ -95,12 +95,18 @@ def item_number(table: exp.Expr) -> int | None:
 
 
 def constant_text(node: exp.Expr) -> str | None:
-    """What a text's parts are together, as drivers write a pattern: '%' || 'a' || '%'."""
+    """What a text's parts are together, as drivers write a pattern: '%' || 'a' || '%', or
+    UPPER('%a%')."""
     if isinstance(node, exp.DPipe):
         parts = [constant_text(node.this), constant_text(node.expression)]
         return None if None in parts else "".join(part or "" for part in parts)
     if isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.sql() == "TEXT"):
         return constant_text(node.this)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in ("upper", "lower"):
+        text = constant_text(node.expressions[0]) if len(node.expressions) == 1 else None
+        cased = [getattr(c, node.name.lower())() for c in text or ""]
+        # DuckDB's are letter by letter
+        return None if text is None or max(map(len, cased), default=0) > 1 else "".join(cased)
     return node.name if node.is_string else None
 
 

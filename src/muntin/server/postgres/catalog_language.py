@@ -48,6 +48,7 @@ _CALLS: dict[str, str] = {
     "getdatabaseencoding": "'UTF8'",
     "pg_char_to_encoding": "6",
     "pg_is_other_temp_schema": "FALSE",
+    "pg_indexam_has_property": "FALSE",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
 _CALLS |= dict.fromkeys(("to_regtype", "age"), _NO_NUMBER)
@@ -57,7 +58,7 @@ _CALLS |= dict.fromkeys(
 _CALLS |= dict.fromkeys(
     ("obj_description", "col_description", "shobj_description", "pg_size_pretty",
      "pg_tablespace_location", "current_setting", "set_config", "to_regclass",
-     "json_build_object", "array_remove"), _NULL,
+     "json_build_object", "array_remove", "encode"), _NULL,
 )  # fmt: skip
 _ALIKE = {
     "has_.*_privilege|pg_has_role|pg_.*_is_visible": _TRUE,
@@ -72,7 +73,7 @@ _FUNCTIONS = words(
     ConcatWs ArrayAgg Array Exists Any All Nullif Length Trim SplitPart StrPosition Replace
     CurrentTimestamp CurrentDate Greatest Least RowNumber ArrayToString GroupConcat Abs RegexpLike
     RegexpILike LogicalAnd LogicalOr Unnest Explode GenerateSeries ArrayLength ArraySize Quote
-    Extract Round
+    Extract Round Translate Pow Chr
     """
 )
 _NAMED = {
@@ -88,7 +89,9 @@ _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
 _OIDS = ("oid", "typid", "relid")
 """How columns of them end: a list of them has a type of its own."""
-_OF_ROWS = words("json_build_object age array_remove pg_partition_ancestors pg_partition_tree")
+_OF_ROWS = words(
+    "json_build_object age array_remove encode pg_partition_ancestors pg_partition_tree"
+)
 """Of tables without rows they are right: of constants they would not be."""
 _PROCEDURES = words("typinput typreceive typsend")
 _SYSTEM = words("xmin xmax cmin cmax ctid tableoid")
@@ -193,7 +196,8 @@ def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str
             did_you_mean(name, tables),
         )
     if not table.alias:  # its columns are asked by its own name, without the schema
-        table.set("alias", exp.TableAlias(this=table.this.copy()))
+        own = exp.to_identifier(called) if called else table.this.copy()
+        table.set("alias", exp.TableAlias(this=own))
     table.set("this", exp.to_identifier(name))
     table.set("db", None)
     table.set("catalog", None)
@@ -243,6 +247,8 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         texts = node.expression.find_all(exp.Literal)
         if any("\\" in text.name for text in texts):  # JDBC: 'my\_table'
             return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+    if isinstance(node, exp.Unnest) and len(node.expressions) > 1 and node.args.get("alias"):
+        return _side_by_side(node)
     if isinstance(node, exp.Unnest | exp.Explode):
         return node
     if isinstance(node, exp.Format) and node.this.is_string:
@@ -287,6 +293,16 @@ def _series(node: exp.Func) -> exp.Expr:
     if _called(node) == "generate_subscripts" and node.expressions:
         return _with(_sql("generate_series(1, len(x))"), x=node.expressions[0])
     return _sql("CAST([] AS BIGINT[])")  # partitions, of which there are none
+
+
+def _side_by_side(node: exp.Unnest) -> exp.Expr:
+    """Several lists as the columns of rows: DuckDB has them only in a SELECT of their own."""
+    alias, number = node.args["alias"], node.args.get("offset")
+    columns = [_with(_sql("unnest(x)"), x=each) for each in node.expressions]
+    if number:
+        columns.append(_with(_sql("generate_subscripts(x, 1)"), x=node.expressions[0]))
+        alias.append("columns", number)
+    return exp.select(*columns).subquery(alias)
 
 
 def _answer_of(name: str) -> str | None:
@@ -351,7 +367,7 @@ def _cast(node: exp.Cast, oids: Mapping[str, int]) -> exp.Expr:
         if node.this.is_string and not node.this.name.isdecimal():  # what psql asks for \sf
             remedy = "the catalog lists tables and types, no functions"
             raise refused(f"nothing here is called {node.this.name[:64]!r}", "unknown_name", remedy)
-        return node.this if not node.this.is_string else exp.cast(node.this, "BIGINT")
+        return exp.TryCast(this=node.this, to=exp.DataType.build("BIGINT"))  # procedures have none
     if to in _TEXTS:
         if isinstance(node.this, exp.Literal) and node.this.is_string and to == "regclass":
             return _regclass(node.this.name, oids)

@@ -34,7 +34,7 @@ ENDS_FROM = ("WHERE", *_ENDS_WHERE)
 SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
 _PATTERN = rf"{STRING}(?: :: (?:CHARACTER VARYING|[A-Z]+)| \| \| {STRING})*+"
-_LIKE = re.compile(rf"I?LIKE (?:\( {_PATTERN} \)|{_PATTERN})(?! ESCAPE)(?= )")
+_LIKE = re.compile(rf"I?LIKE (?:(?:(?:UPPER|LOWER) )?\( {_PATTERN} \)|{_PATTERN})(?! ESCAPE)(?= )")
 _AS_ANYHOW = Rules(
     (r"(?<= , )CTID", "NULL AS ctid"),  # DataGrip: t.*, CTID
     ('COLLATE (?:C|"C")', ""),  # of DuckDB's extension
