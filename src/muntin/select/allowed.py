@@ -72,6 +72,7 @@ OTHER_NAMES = {
     "position": "write strpos(text, part)",
     "row": "write (a, b)",
     "to_char": "write strftime(x, '%Y-%m-%d')",
+    "date_bin": "write time_bucket(INTERVAL '5 minutes', x)",
 }
 """What others call it, or what to do without it."""
 CONSTANTS = {
