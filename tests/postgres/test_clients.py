@@ -825,6 +825,15 @@ def test_what_tools_ask_when_they_connect(connection, text, rows):
         ("SELECT driver FROM orders(driver) WHERE driver LIKE '%' || 'a'::VARCHAR || '%'", 1),
         ("SELECT driver FROM orders(driver) WHERE driver LIKE 'a%' ESCAPE '\\'", 1),
         (r"SELECT driver FROM orders(driver) WHERE driver LIKE '\a' OR driver LIKE '\_'", 1),
+        # postgres_fdw
+        ('SELECT driver, count FROM public."windows(orders)" w, public."orders(driver)" WHERE '
+         "((driver ~~ '_'::text)) AND ((driver !~~* 'A%')) ORDER BY count DESC NULLS FIRST, driver "
+         "ASC NULLS LAST LIMIT 3::bigint OFFSET 1::bigint", 3),
+        ('SELECT r4.driver FROM ((public."orders(driver)" r1 INNER JOIN public."trend(busiest)" r2 '
+         "ON (((r1.driver = r2.driver)) AND ((r2.window_start >= '2023-11-14 22:13:20+00')))) LEFT "
+         'JOIN (SELECT driver FROM public."orders(driver)") r4 ON (((r1.driver = r4.driver)))) '
+         "WHERE ((r4.driver = ANY ('{a,b}'::text[])))", 4),
+        ("SELECT driver FROM \"orders(driver)\" WHERE driver ~~* 'A' OR driver ~~ '\\_'", 1),
         # Django's icontains
         (r"SELECT driver FROM orders(driver) WHERE UPPER(driver::text) LIKE UPPER('%a%') OR "
          r"lower(driver) LIKE lower('%\_%' || 'É')", 1),

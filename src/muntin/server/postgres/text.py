@@ -270,7 +270,8 @@ _ZONED = "(?:TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ)"
 _ISO = "(?i:'YYYY-MM-DD(?:.HH24:MI:SS(?:.(?:US|MS))?)?')"
 _TYPES = Rules(
     (rf"TO_(DATE|TIMESTAMP) \( ({STRING}) , {_ISO} \)", r"\1 \2"),  # as Superset writes constants
-    (r"(?:(?<= LIMIT )|(?<= OFFSET ))'([0-9]+)'", r"\1"),
+    (r"(?:(?<= LIMIT )|(?<= OFFSET ))'?([0-9]+)'?(?: :: (?:BIGINT|INTEGER))?", r"\1"),
+    (r"(! )?~ ~( \*)?", lambda found: _LIKES[bool(found[1]), bool(found[2])]),
     (r"FLOAT \( (?:[1-9]|1[0-9]|2[0-4]) \)", "REAL"),
     (r"FLOAT \( [0-9]+ \)", "DOUBLE"),
     (rf"{_TYPE}(?:FLOAT|(?:NUMERIC|DECIMAL)(?! \())", "DOUBLE"),
@@ -288,16 +289,35 @@ _TYPES = Rules(
 point; times with a zone are in UTC here."""
 
 
+_LIKES = {
+    (False, False): "LIKE", (False, True): "ILIKE",
+    (True, False): "NOT LIKE", (True, True): "NOT ILIKE",
+}  # fmt: skip
+"""By whether an operator begins with !, and ends with *."""
+
+
 def _types(words: Words) -> Iterator[Edit]:
     """What is PostgreSQL's in constants and types, and what clients write that put parameters into
-    the text themselves: LIMIT '2', = ANY of a constant list."""
+    the text themselves: LIMIT '2', = ANY of a constant list. And what postgres_fdw writes: LIMIT
+    2::bigint, k ~~ 'a%', FROM (a JOIN b ON …)."""
     yield from _TYPES.edits(words)
     for at, word in enumerate(words):
+        if word.is_word("FROM"):
+            yield from _without_brackets(words, at + 1)
         if word.kind == "string" and word.end - word.start > len(word.text):  # E'…'
             yield Edit(word.start, word.end, word.text)
         after = [other.text for other in words[at + 1 : at + 4]]
         if word.is_word("ANY", "ALL") and after[:1] == ["("] and after[2:]:
             yield from _any_of_constants(words, at)
+
+
+def _without_brackets(words: Words, opens: int) -> Iterator[Edit]:
+    """Around a join that stands first in FROM, which needs none."""
+    while (close := words.pairs.get(opens)) and not words[opens + 1].is_word("SELECT", "WITH"):
+        if any(word.is_word("JOIN") for _, word in outside(words, opens + 1, close)):
+            yield Edit(words[opens].start, words[opens].end, " ")
+            yield Edit(words[close].start, words[close].end, " ")
+        opens += 1
 
 
 _CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
