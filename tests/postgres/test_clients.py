@@ -769,6 +769,22 @@ def test_types_of_lists(connection):
          "from pg_index i join pg_class c on c.oid = i.indexrelid cross join unnest(i.indkey) with "
          "ordinality u(u, k) cross join pg_catalog.pg_indexam_has_property(c.relam, 'can_order') "
          "o", []),
+        # pgAdmin 4, which hangs up where one of them fails
+        ("SELECT set_config('bytea_output','hex',false) FROM pg_show_all_settings() WHERE name = "
+         "'bytea_output'", []),
+        ("SELECT CASE WHEN 'pg_signal_backend'=ANY(ARRAY(WITH RECURSIVE cte AS (SELECT "
+         "pg_roles.oid, pg_roles.rolname FROM pg_roles WHERE pg_roles.oid = roles.oid UNION ALL "
+         "SELECT m.roleid, pgr.rolname FROM cte cte_1 JOIN pg_auth_members m ON m.member = "
+         "cte_1.oid JOIN pg_roles pgr ON pgr.oid = m.roleid) SELECT rolname FROM cte)) THEN True "
+         "ELSE False END as s FROM pg_catalog.pg_roles as roles WHERE rolname = current_user",
+         [(False,)]),
+        ("SELECT CASE WHEN usesuper AND pg_is_in_recovery() THEN pg_is_wal_replay_paused() ELSE "
+         "FALSE END as p FROM pg_catalog.pg_user WHERE usename=current_user", [(False,)]),
+        # Prisma; what many write to see whether there is a table
+        ("SELECT count(*) FROM pg_attribute WHERE attrelid IN (SELECT oid FROM pg_class WHERE "
+         "reltype > 0 AND relname = 'orders')", [(3,)]),
+        ("SELECT EXISTS (SELECT FROM information_schema.tables WHERE table_name = 'orders'), "
+         "EXISTS (SELECT FROM pg_tables WHERE tablename = 'nothing')", [(True, False)]),
         # Django's inspectdb
         ("SELECT s.key, s.arridx FROM (SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) "
          "WITH ORDINALITY koi(key, option, arridx)) s", []),

@@ -48,6 +48,7 @@ _CALLS: dict[str, str] = {
     "getdatabaseencoding": "'UTF8'",
     "pg_char_to_encoding": "6",
     "pg_is_other_temp_schema": "FALSE",
+    "pg_is_wal_replay_paused": "FALSE",
     "pg_indexam_has_property": "FALSE",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
@@ -159,8 +160,11 @@ def _find_paths(tree: exp.Expr) -> None:
 
 def _name_columns(tree: exp.Expr) -> None:
     """Columns without a name are called as PostgreSQL calls them."""
-    columns = [column for select in tree.find_all(exp.Select) for column in select.expressions]
-    for column in columns:
+    selects = [*tree.find_all(exp.Select)]
+    for select in selects:
+        if not select.expressions:  # EXISTS (SELECT FROM …)
+            select.select(exp.null(), copy=False)
+    for column in [column for select in selects for column in select.expressions]:
         if isinstance(column, exp.Alias | exp.Star) or column.is_star:
             continue
         inside = column
@@ -174,6 +178,7 @@ def _name_columns(tree: exp.Expr) -> None:
 
 def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
     called = _called(table.this) if isinstance(table.this, exp.Func) else ""
+    called = "pg_settings" if called == "pg_show_all_settings" else called
     if called in _SERIES:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(called)))
@@ -235,6 +240,12 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
                 node.set(part, exp.Literal.string("-"))
             elif isinstance(other, exp.Column) and other.name == "oid":  # they are told by name
                 other.set("this", exp.to_identifier("proname"))
+        return node
+    if isinstance(node, exp.Any):  # of the rows of a SELECT, without a list of them
+        inside = node.this.unnest()
+        rows = inside.expressions[:1] if isinstance(inside, exp.Array) else []
+        if rows and isinstance(rows[0], exp.Query):
+            node.set("this", rows[0].subquery())
         return node
     if isinstance(node, exp.ArrayAgg):
         item = node.this.this if isinstance(node.this, exp.Order) else node.this

@@ -136,9 +136,9 @@ def _server_rows(known: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
 
 def _class(oid: int, name: str, columns: Columns) -> dict[str, Any]:
     return {
-        "oid": oid, "relname": name, "relnamespace": _PUBLIC, "relowner": 10, "relam": 2,
-        "reltuples": -1.0, "relpersistence": "p", "relkind": "r", "relnatts": len(columns),
-        "relispopulated": True, "relreplident": "n",
+        "oid": oid, "relname": name, "relnamespace": _PUBLIC, "reltype": oid, "relowner": 10,
+        "relam": 2, "reltuples": -1.0, "relpersistence": "p", "relkind": "r",
+        "relnatts": len(columns), "relispopulated": True, "relreplident": "n",
     }  # fmt: skip
 
 
