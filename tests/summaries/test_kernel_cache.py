@@ -12,6 +12,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from muntin.summaries.kernels import PACKAGE, cache_folder, inlined, kernel, turns
+from tests.disks import small_disk
 
 
 @pytest.mark.parametrize("changed", ["summaries/kernels/sorting.py", "segments/kernels/sums.py"])
@@ -63,6 +64,15 @@ def test_where_nothing_can_be_written_kernels_run_all_the_same(tmp_path):
     found = {**os.environ, **places}
     done = subprocess.run([sys.executable, "-c", WIDENS], env=found, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_the_cache_has_no_room_kernels_run_all_the_same(tmp_path):
+    with small_disk(tmp_path, "8k") as disk:
+        found = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "NUMBA_CACHE_DIR": str(disk)}
+        done = subprocess.run(
+            [sys.executable, "-c", WIDENS], env=found, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_what_is_called_with_constants_is_compiled_once_for_all_of_them():

@@ -109,6 +109,8 @@ class _Compiled(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
+        except OSError:
+            pass  # a full disk: it runs all the same, and the next process compiles it anew
         finally:
             self._end_turn()
 
