@@ -764,6 +764,22 @@ def test_an_older_piece_tells_the_type_wherever_it_lies(tmp_path, monkeypatch, s
     assert ledger.verify() == []
 
 
+def test_totals_are_told_where_all_keys_were_replaced():
+    """By the count of all events, and by the tables of keys that were taken out."""
+    ledger = temporary()
+    areas = {"keys": ["area"], "indicators": ["fare", "served"]}
+    fed(ledger, ONE, [[0, 1, 2]], 0)
+    fed(ledger, {"m": areas}, [[12], [45]], 1)
+    before = "FROM m FOR '2023-11-14 22:13:20' TO '2023-11-14 22:13:30'"
+    assert said(ledger, f"SELECT count, fare {before}") == ([[3, 30]], True, [])
+    assert said(ledger, f"SELECT served {before}") == ([[None]], False, [{"served": 3}])
+    assert said(ledger, "SELECT count FROM m FOR ALL") == ([[5]], True, [])
+    every = "SELECT count, fare FROM m FOR ALL"
+    assert said(ledger, every) == ([[5, 30]], False, [{"fare": 2}])
+    of_key = "SELECT sum(count) FROM m(area) FOR ALL"
+    assert said(ledger, of_key) == ([[2]], False, [{"area": 3}])
+
+
 def test_what_was_an_indicator_may_become_a_key():
     ledger = temporary()
     fed(ledger, {"m": MATRIX}, [[0, 1]], 0)

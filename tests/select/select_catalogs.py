@@ -83,7 +83,8 @@ def matrix_of(tables: Mapping[tuple[str, ...], pa.Table]) -> Segment:
                 states,
             )
         )
-    return Segment(Sums(tuple(types.items())), one, one, tuple(held))
+    events = np.array([max((int(table.events.sum()) for table in held), default=0)])
+    return Segment(Sums(tuple(types.items())), one, events, tuple(held))
 
 
 def _sums(values: list[Any], kind: pa.DataType, count: pa.ChunkedArray) -> tuple[str | None, Any]:

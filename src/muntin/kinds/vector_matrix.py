@@ -202,13 +202,14 @@ class VectorMatrixSpec(SegmentSpec):
     ) -> Mapping[Part, np.ndarray]:
         if self.sketch is not None:  # it stays as it is
             return {}
-        tables = [(key, segment.table(key)) for key in self.keys if keys is None or key in keys]
         counted: dict[Part, np.ndarray] = {
-            key: counted_events(segment, table) for key, table in tables
+            key: counted_events(segment, segment.table(key))
+            for key in self.keys
+            if keys is None or key in keys
         }
-        for name in self.indicators:
-            counts = [counted_events(segment, table, name) for _, table in tables]
-            counted[name] = np.maximum.reduce(counts)  # of the key that has counted most
+        for name in self.indicators:  # of the key that has counted most, also one taken out
+            counts = [counted_events(segment, table, name) for table in segment.tables]
+            counted[name] = np.maximum.reduce([np.zeros_like(segment.events), *counts])
         found = {part: segment.events - counts for part, counts in counted.items()}
         return {part: events for part, events in found.items() if events.any()}
 

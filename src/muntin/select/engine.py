@@ -241,7 +241,7 @@ class Engine:
         rows = bound.kind != "total" and (bound.kind == "function" or info.sketched)
         exact = loaded.proven if rows else loaded.exact  # a sketch's totals are exact
         bounds = dict(loaded.bounds) if rows or not exact else {}
-        short = _lacking(bound, info, loaded.uncounted, names)
+        short = _lacking(bound, loaded.uncounted, names)
         if short:
             exact = False
             bounds["uncounted"] = {what: each.events for what, each in short.items()}
@@ -329,10 +329,7 @@ def _bounds(reads: list[_LoadedItem]) -> dict[str, Any]:
 
 
 def _lacking(
-    bound: Bound,
-    info: SummaryInfo,
-    uncounted: Mapping[Part, Uncounted],
-    names: frozenset[str] | None,
+    bound: Bound, uncounted: Mapping[Part, Uncounted], names: frozenset[str] | None
 ) -> dict[str, Uncounted]:
     """Of what a FROM item reads, its summary, key and indicators, those that lack events.
 
@@ -345,10 +342,6 @@ def _lacking(
         return found
     if bound.kind == "key" and bound.key is not None and bound.key in uncounted:
         found[", ".join(bound.key)] = uncounted[bound.key]
-    if bound.kind == "total" and all(key in uncounted for key in info.keys):
-        # the totals are those of the key that has counted most
-        best = min(info.keys, key=lambda key: uncounted[key].events)
-        found[", ".join(best)] = uncounted[best]
     for name in bound.indicators:
         read = name in bound.columns and (names is None or name in names)
         if read and name in uncounted:

@@ -84,12 +84,10 @@ def _rows(
     if bound.kind == "function":
         function = TABLE_FUNCTIONS[bound.function]
         return conformed(function.rows(summary, info, bound.arguments), bound.columns)
-    return conformed(_matrix_rows(bound, summary, info, names), bound.columns)
+    return conformed(_matrix_rows(bound, summary, names), bound.columns)
 
 
-def _matrix_rows(
-    bound: Bound, segment: Segment, info: SummaryInfo, names: frozenset[str] | None
-) -> pa.Table:
+def _matrix_rows(bound: Bound, segment: Segment, names: frozenset[str] | None) -> pa.Table:
     """Rows of a key of a vector matrix, or their sums."""
     wanted = bound.columns if names is None else names
     if bound.key is not None:
@@ -106,12 +104,13 @@ def _matrix_rows(
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
         _check_sketched(segment.algebra, whole, wanted)
         return segment.algebra.answer(whole, Totals())
-    fullest = max(  # of those that were read
-        (segment.table(key) for key in info.keys), key=lambda t: -1 if t is None else t.events.sum()
-    )
+    counted = pa.array([segment.count])
+    # of those that were read; a key that was taken out may have counted most
+    fullest = max(segment.tables, key=lambda table: int(table.events.sum()), default=None)
     if fullest is None:
-        return pa.table({"count": [0]})
-    return key_rows(segment.algebra, total(segment.algebra, fullest), wanted, wide=True)
+        return pa.table({"count": counted})
+    rows = key_rows(segment.algebra, total(segment.algebra, fullest), wanted, wide=True)
+    return rows.set_column(rows.column_names.index("count"), "count", counted)
 
 
 def _check_sketched(algebra: SketchedSums, table: Table, wanted: Collection[str]) -> None:
