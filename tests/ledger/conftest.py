@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 import trustme
-from ledger_helpers import SERVERS
+from ledger_helpers import STORES
 
 from muntin.ledger import Ledger, open_ledger
 from tests.store_servers import Server
 
-# memory:// is a SQLite file as well
-STORES = ["sqlite", *SERVERS]
 _numbers = itertools.count()
 
 

@@ -12,6 +12,7 @@ from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
 PANE = 10
 SERVERS = ["postgresql", "redis_server"]
 """Fixtures of the servers that hold ledgers."""
+STORES = ["sqlite", *SERVERS]  # memory:// is a SQLite file as well
 SPEC: dict[str, Any] = {
     "pane_us": PANE,
     "summaries": {"s": {"kind": "vector_matrix"}, "t": {"kind": "kll"}},

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import STORES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,7 +27,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from ledger_helpers import PANE, SPEC, batch, held, partial
+from ledger_helpers import PANE, SPEC, STORES, batch, held, partial
 
 from muntin.errors import LedgerConflict
 from muntin.ledger import ClosedWindow, Writer, open_ledger
