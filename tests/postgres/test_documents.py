@@ -57,6 +57,7 @@ import sys
 import duckdb
 from duckdb_extensions import import_extension
 import_extension("postgres_scanner")
+duckdb.execute("SET enable_progress_bar = false")  # which is printed after two seconds
 print(sorted(duckdb.execute(sys.argv[1]).fetchall()))
 """
 FROM_PYPI = ("duckdb", "duckdb-extensions", "duckdb-extension-postgres-scanner")
