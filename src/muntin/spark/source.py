@@ -62,7 +62,7 @@ def batch_source(
     reader = spark.read.format(source.format).options(**_options(source))
     is_text = source.format in _TEXT_FORMATS
     ddl = source.schema_ or (inferred_ddl(spark, source) if is_text else None)
-    found = _loaded(reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
+    found = _loaded(spark, reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
     _check_zone(source, found, reader, pipeline)
     if nanoseconds := nanoseconds_of(source):
         check_nanoseconds(filled_files(source.path or ""), nanoseconds)
@@ -82,7 +82,7 @@ def stream_source(
         # Spark streams folders: the folder with a filter for this one file
         reader = reader.option("pathGlobFilter", Path(for_spark(str(here))).name)
         path = str(here.parent)
-    found = _loaded(reader, source, ddl, for_spark(path or ""), keep_malformed=True)
+    found = _loaded(spark, reader, source, ddl, for_spark(path or ""), keep_malformed=True)
     _check_zone(source, found, reader, pipeline)
     return read_of(found, source)
 
@@ -195,7 +195,7 @@ def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
         reader = reader.option("inferSchema", "true")
     schema, frame = _of_first_file(spark, source), None
     if schema is None:
-        frame = _loaded(reader, source, None, for_spark(source.path or ""))
+        frame = _loaded(spark, reader, source, None, for_spark(source.path or ""))
         schema = frame.schema
     made = "_corrupt_record" if source.format in _TEXT_FORMATS else None  # by Spark
     names = [field for field in schema.fields if field.name != made]
@@ -261,7 +261,7 @@ def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, s
         return set()
     texts = ", ".join(f"{in_backticks(name)} string" for name in kinds)
     reader = spark.read.format("csv").options(**_options(source))
-    frame = _loaded(reader, source, texts, for_spark(source.path or ""))
+    frame = _loaded(spark, reader, source, texts, for_spark(source.path or ""))
     rows = frame.select(*map(in_backticks, times)).limit(SAMPLE_ROWS).collect()
     return {name for row in rows for name in times if _TIME_OF_DAY.match(row[name] or "")}
 
@@ -308,13 +308,19 @@ def _options(source: SourceSpec) -> dict[str, str]:
 
 
 def _loaded(
-    reader: Any, source: SourceSpec, ddl: str | None, path: str, *, keep_malformed: bool = False
+    spark: SparkSession,
+    reader: Any,
+    source: SourceSpec,
+    ddl: str | None,
+    path: str,
+    *,
+    keep_malformed: bool = False,
 ) -> DataFrame:
     if keep_malformed and source.format in _TEXT_FORMATS:
         ddl = f"{ddl}, `{CORRUPT_COLUMN}` string"
         reader = reader.options(**_KEEP_MALFORMED)
     try:
-        with as_active(reader._spark):
+        with as_active(spark):
             reader = reader.schema(ddl) if ddl else reader
         found: DataFrame = reader.load(path) if path else reader.load()
     except Exception as problem:  # PySpark does not name all that Java raises
