@@ -195,9 +195,8 @@ def test_a_standalone_cluster_by_spark_submit(data, expected, tmp_path):
         check(child(relative, tmp_path / "out", command=submit), expected, classic=True)
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-def test_spark_connect(data, expected, tmp_path):
+@contextmanager
+def connect_server(folder):
     port = free_port()
     server = [
         home() / "bin" / "spark-submit",
@@ -208,8 +207,22 @@ def test_spark_connect(data, expected, tmp_path):
         "--conf", f"spark.connect.grpc.binding.address={LOOPBACK}",
         "spark-internal",
     ]  # fmt: skip
-    with running(server, tmp_path / "server", port):
-        found = child(data, tmp_path / "out", SPARK_REMOTE=f"sc://{LOOPBACK}:{port}")
+    with running(server, folder / "server", port):
+        yield f"sc://{LOOPBACK}:{port}"
+
+
+@pytest.mark.spark
+def test_files_by_spark_connect(data, expected, tmp_path):
+    with connect_server(tmp_path) as remote:
+        found = child(data, tmp_path / "out", "path", SPARK_REMOTE=remote)
+    assert found == {"told": {"path": expected[0]}, "classic": False}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_connect(data, expected, tmp_path):
+    with connect_server(tmp_path) as remote:
+        found = child(data, tmp_path / "out", SPARK_REMOTE=remote)
     check(found, expected, classic=False)
 
 
