@@ -72,6 +72,7 @@ def test_no_client_takes_all_that_may_be_followed(feeder, ledger):
         feeds._limits = ServerLimits(feeds_max=2)
         with pytest.raises(RefusalError, match=r"are followed$"):
             await feeds.open(Topic("state", "", "update"), other)
+        assert not feeds._opening, "clients come and go without end"
         await feeds.stop()
 
     asyncio.run(check())

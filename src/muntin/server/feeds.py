@@ -114,7 +114,7 @@ class Feeds:
             try:
                 followed = await self._pushes.checked(topic, client)
             finally:
-                self._opening[client] -= 1
+                self._opening -= Counter([client])  # who has none left is not kept
             feed = self._feeds.get(topic) or self._make(topic, followed, client)
         feed.subscribers.add(subscriber)
         return feed.channel
