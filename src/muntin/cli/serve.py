@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     def serve(
         ledger: str = LEDGER,
         host: str = typer.Option(HOST, help="Where to listen; beyond loopback with a token."),
-        port: int = typer.Option(PORT, min=0, max=65535, help="Where to listen; 0: a free one."),
+        port: int = typer.Option(PORT, help="Where to listen; 0: a free one."),
         token_file: Path = READER_TOKEN,
         operator_token_file: Path = typer.Option(
             None,
