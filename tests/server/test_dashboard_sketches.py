@@ -18,7 +18,7 @@ SPEC = pipeline(
         "fares_by": {"kind": "quantiles", "value": "fare", "k": 8, "by": "driver"},
         "drivers": {"kind": "top_k", "item": "driver", "capacity": 2},
         "trips": {"kind": "frequency", "item": "driver"},
-        "areas": {"kind": "distinct", "item": "area", "by": "driver"},
+        "areas": {"kind": "distinct", "item": "area", "by": "driver", "precision": 4},
         "sums": {
             "keys": ["driver"],
             "indicators": ["fare"],
