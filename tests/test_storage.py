@@ -103,6 +103,8 @@ def bad_store(request, monkeypatch):
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{server.getsockname()[1]}")
+    # by chance its waits between five tries are shorter than our time: then its own error is told
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "100")
     monkeypatch.setattr(storage, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(storage, "BYTES_A_SECOND_MIN", 16 << 20)
     s3fs.S3FileSystem.clear_instance_cache()
