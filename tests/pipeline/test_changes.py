@@ -780,6 +780,19 @@ def test_totals_are_told_where_all_keys_were_replaced():
     assert said(ledger, of_key) == ([[2]], False, [{"area": 3}])
 
 
+def test_what_is_said_of_an_indicator_is_that_of_the_rows_that_are_shown():
+    """Not what another key has counted of it."""
+    ledger = temporary()
+    areas = {"keys": ["area"], "indicators": ["fare"]}
+    fed(ledger, {"m": {"keys": ["driver"]}}, [range(6)], 0)
+    fed(ledger, {"m": areas}, [[0, 1, 2]], 1)
+    fed(ledger, {"m": areas | {"keys": ["driver", "area"]}}, [[3]], 2)
+    drivers = said(ledger, "SELECT count, fare FROM m(driver) FOR ALL")
+    assert drivers == ([[7, 10]], False, [{"driver": 3, "fare": 9}])
+    assert said(ledger, "SELECT count, fare FROM m(area) FOR ALL")[1:] == (False, [{"area": 6}])
+    assert said(ledger, "SELECT count, fare FROM m FOR ALL") == ([[10, 40]], False, [{"fare": 6}])
+
+
 def test_what_was_an_indicator_may_become_a_key():
     ledger = temporary()
     fed(ledger, {"m": MATRIX}, [[0, 1]], 0)

@@ -77,12 +77,16 @@ def matrix_table(world: World, events: Events, key: tuple[str, ...] | None) -> p
 def uncounted(
     world: World, events: Events, key: tuple[str, ...] | None, until: int | None = None
 ) -> dict[str, int]:
-    """Of a key and the indicators that there were before a batch, the events that they lack."""
-    total = len(events)
+    """Of a key and the indicators that there were before a batch, the events that they lack.
+
+    Of an indicator where it lacks more than its key.
+    """
     names = [n for n in world.indicators if until is None or world.since[n] < until]
-    lacking = {} if key is None else {", ".join(key): len(world.counted(events, key))}
-    lacking |= {name: len(world.counted(events, name)) for name in names}
-    return {part: total - counted for part, counted in lacking.items() if counted < total}
+    own = events if key is None else world.counted(events, key)
+    lacking = {} if key is None or len(own) == len(events) else {", ".join(key): own}
+    of_names = {name: world.counted(own, name) for name in names}
+    lacking |= {name: counted for name, counted in of_names.items() if len(counted) < len(own)}
+    return {part: len(events) - len(counted) for part, counted in lacking.items()}
 
 
 def values_of(events: Events, name: str, where: Iterable[bool] | None = None) -> list[Any]:

@@ -219,7 +219,8 @@ class SegmentSpec(SummarySpec):
         keys: Collection[tuple[str, ...]] | None = None,  # noqa: ARG002
     ) -> Mapping[Part, np.ndarray]:
         """Key or indicator -> events of each slice that it has not counted, if any: int64[slices].
-        `keys`: those that the segment was read for; default all.
+        `keys`: the one that is asked for, of which an indicator is named where it lacks more than
+        its key; default all, and of an indicator what no key of them has counted.
         """
         return {}
 

@@ -202,16 +202,22 @@ class VectorMatrixSpec(SegmentSpec):
     ) -> Mapping[Part, np.ndarray]:
         if self.sketch is not None:  # it stays as it is
             return {}
+        read = [key for key in self.keys if keys is None or key in keys]
         counted: dict[Part, np.ndarray] = {
-            key: counted_events(segment, segment.table(key))
-            for key in self.keys
-            if keys is None or key in keys
+            key: counted_events(segment, segment.table(key)) for key in read
         }
+        tables = segment.tables if keys is None else [segment.table(key) for key in read]
         for name in self.indicators:  # of the key that has counted most, also one taken out
-            counts = [counted_events(segment, table, name) for table in segment.tables]
+            counts = [counted_events(segment, table, name) for table in tables]
             counted[name] = np.maximum.reduce([np.zeros_like(segment.events), *counts])
         found = {part: segment.events - counts for part, counts in counted.items()}
-        return {part: events for part, events in found.items() if events.any()}
+        # of an indicator that lacks no more than its key, the key says it
+        said = [] if keys is None else [found[key] for key in read]
+        return {
+            part: events
+            for part, events in found.items()
+            if events.any() and (part in read or not any(np.array_equal(events, of) for of in said))
+        }
 
     def fill(self, segment: Segment) -> dict[str, int]:
         found = {}

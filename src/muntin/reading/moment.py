@@ -89,7 +89,7 @@ class LedgerMoment:
     def load(self, summary: str, window: ForClause, keys: KeyNames | None = None) -> LoadedWindow:
         known, layout = self._find(summary)
         if self.at_hand is not None and (summary, window) == self.at_hand[:2]:
-            return self._closing(known, layout, window, self.at_hand[2])
+            return self._closing(known, layout, window, self.at_hand[2], keys)
         name = ("load", summary, window, keys)
         found = self.snapshot.once(
             name,
@@ -205,9 +205,6 @@ class LedgerMoment:
         ever = asked is None or (window.kind == "all" and extent.dropped is None)
         meant = ((0, window.end_us or EVER) if ever else asked) if reach.whole else covered
         uncounted = self._uncounted(known, layout, merged, reach, meant, keys)
-        if keys is not None and not uncounted.keys().isdisjoint(keys):
-            # what a key was not there to count, of an indicator too, only the others know
-            return self._load(known, layout, window, None)
         return loaded(
             known, layout, merged,
             covered=covered,
@@ -218,7 +215,7 @@ class LedgerMoment:
         )  # fmt: skip
 
     def _closing(
-        self, known: Known, layout: Layout, window: ForClause, merged: Merged
+        self, known: Known, layout: Layout, window: ForClause, merged: Merged, keys: KeyNames | None
     ) -> LoadedWindow:
         """What is at hand. Nobody asks for it again: no table of it is kept."""
         span = window.start_us or 0, window.end_us or 0
@@ -229,7 +226,7 @@ class LedgerMoment:
             stored=span,
             revision=0,
             notes=(),
-            uncounted=self._uncounted(known, layout, merged, reach, span, None),
+            uncounted=self._uncounted(known, layout, merged, reach, span, keys),
         )  # fmt: skip
 
     def _uncounted(

@@ -40,6 +40,8 @@ from muntin.times import datetime_of, instant_text, now_us
 
 _CONSTANTS_MAX = 64
 _TABLES_MAX = 4096
+_Wanted = tuple[str, ForClause, KeyNames | None]
+"""Of what a FROM item reads: a summary, its window, and which keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Engine:
         self, plan: CheckedStatement, moment: Moment, closed: ForClause | None
     ) -> list[_LoadedItem | None]:
         # The same window of the same summary is loaded once.
-        seen: dict[tuple[str, ForClause, KeyNames | None], LoadedWindow] = {}
+        seen: dict[_Wanted, LoadedWindow] = {}
         reads: list[_LoadedItem | None] = []
         for number, bound in enumerate(plan.items):
             if bound is None:
@@ -222,17 +224,18 @@ class Engine:
         bound: Bound,
         moment: Moment,
         closed: ForClause | None,
-        seen: dict[tuple[str, ForClause, KeyNames | None], LoadedWindow],
+        seen: dict[_Wanted, LoadedWindow],
         names: frozenset[str] | None,
     ) -> _LoadedItem:
         info = moment.summaries()[bound.source]
         if closed is not None and closed.end_us is None and info.kind in WITHOUT_WINDOWS:
             closed = None
         asked = _asked(bound.window, closed)
-        wanted = (bound.source, asked, _keys_read(bound, info))
-        loaded = seen.get(wanted)
-        if loaded is None:
-            loaded = seen[wanted] = moment.load(*wanted)
+        keys = _keys_read(bound, info)
+        wanted, loaded = _loaded(moment, seen, bound.source, asked, keys)
+        if bound.kind == "total" and not loaded.uncounted.keys().isdisjoint(info.keys):
+            # which key has counted most, only all of them tell
+            wanted, loaded = _loaded(moment, seen, bound.source, asked, None)
         table = self._tables.made(
             (*wanted, shape_of(bound)), loaded.token, lambda: table_of(bound, loaded, info, names)
         )
@@ -287,6 +290,20 @@ def _asked(clause: ForClause | None, closed: ForClause | None) -> ForClause:
     if closed is None or closed.end_us is None:
         return clause or closed or OPEN
     return closed if clause is None or clause.kind == "open" else clause.before(closed.end_us)
+
+
+def _loaded(
+    moment: Moment,
+    seen: dict[_Wanted, LoadedWindow],
+    source: str,
+    window: ForClause,
+    keys: KeyNames | None,
+) -> tuple[_Wanted, LoadedWindow]:
+    """A window with what names it; each is loaded once."""
+    wanted = (source, window, keys)
+    if wanted not in seen:
+        seen[wanted] = moment.load(*wanted)
+    return wanted, seen[wanted]
 
 
 def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:

@@ -14,7 +14,7 @@ from muntin.cache import Cache
 from muntin.errors import MuntinError, SummaryOverflow
 from muntin.segments.building import total
 from muntin.segments.sketched import Listed, SketchedSums
-from muntin.segments.sums import Totals, key_rows
+from muntin.segments.sums import OfIndicators, Totals, counted_events, key_rows
 from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
 from muntin.select.catalog import LoadedWindow, SummaryInfo
@@ -104,13 +104,25 @@ def _matrix_rows(bound: Bound, segment: Segment, names: frozenset[str] | None) -
         whole = max(segment.tables, key=lambda table: int(table.events.sum()))
         _check_sketched(segment.algebra, whole, wanted)
         return segment.algebra.answer(whole, Totals())
-    counted = pa.array([segment.count])
-    # of those that were read; a key that was taken out may have counted most
-    fullest = max(segment.tables, key=lambda table: int(table.events.sum()), default=None)
-    if fullest is None:
-        return pa.table({"count": counted})
-    rows = key_rows(segment.algebra, total(segment.algebra, fullest), wanted, wide=True)
-    return rows.set_column(rows.column_names.index("count"), "count", counted)
+    return _totals(segment, wanted)
+
+
+def _totals(segment: Segment, wanted: Collection[str]) -> pa.Table:
+    """All events, and of each indicator the sum by the key that has counted most of it, of those
+    that were read: also by one that was taken out."""
+    sums = segment.algebra
+    assert isinstance(sums, OfIndicators)  # noqa: S101 (totals are of a vector matrix)
+    by_table: list[list[str]] = [[] for _ in segment.tables]
+    for name, _ in sums.indicators:
+        counts = [int(counted_events(segment, table, name).sum()) for table in segment.tables]
+        if counts and name in wanted:
+            by_table[int(np.argmax(counts))].append(name)
+    found: dict[str, Any] = {"count": pa.array([segment.count])}
+    for table, names in zip(segment.tables, by_table, strict=True):
+        if names:
+            rows = key_rows(sums, total(sums, table), names, wide=True)
+            found |= {name: rows.column(name) for name in names}
+    return pa.table(found)
 
 
 def _check_sketched(algebra: SketchedSums, table: Table, wanted: Collection[str]) -> None:
