@@ -10,10 +10,12 @@ import pytest
 
 import muntin
 from muntin.errors import LedgerError
+from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.server.state import StateReader
+from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, pipeline
 from tests.server.browser import state, wait
 from tests.server.conftest import Feeder, server_that_comes_back
@@ -330,6 +332,41 @@ def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(
     with Server(temporary(), port=port):  # nothing is left of what is in no ledger any more
         page.wait_for_selector("#connection[data-state=live]:text('no pipeline yet')")
         assert not page.text_content("#pipelines") + page.text_content("#headline")
+        page.goto("about:blank")
+
+
+@pytest.mark.parametrize("how", ["deleted and made anew", "reset"])
+def test_what_a_ledger_holds_no_more_is_not_shown(page, tmp_path, how):
+    """Windows and trend of before, on a page that stays connected."""
+    path = tmp_path / "x.db"
+
+    def fed(at):
+        ledger = SqliteLedger(path)
+        feeder = Feeder(ledger)
+        feeder.at = at
+        for _ in range(3):
+            feeder.minute()
+        feeder.close()
+        ledger.close()
+
+    trend = "document.querySelector('#trends svg')?.textContent"
+    windows = "[...document.querySelectorAll('#closings rect title')].map((t) => t.textContent)"
+    drawn = f"[{trend}, `${{{windows}}}`].every((text) => text?.includes('%s:13:20'))"
+    before = f"`${{{trend}}} ${{{windows}}}`.includes('22:13:20')"
+    fed(0)
+    with Server(SqliteLedger(path), port=0) as server:
+        page.goto(server.url)
+        wait(page, drawn % 22)
+        if how == "reset":
+            ledger = SqliteLedger(path)
+            Ingest(pipeline(), ledger, query_id="q", mode="overwrite").close()
+            ledger.close()
+            page.wait_for_selector("#headline .figure:has-text('events read'):has(b:text-is('0'))")
+        else:
+            for file in tmp_path.glob("x.db*"):
+                file.unlink()
+        fed(3600)
+        wait(page, f"{drawn % 23} && !{before}")
         page.goto("about:blank")
 
 

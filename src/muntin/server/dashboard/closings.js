@@ -52,5 +52,5 @@ export function closings(holder, live, range, closing) {
   }, take);
   const fill = () => asking.fill().catch((problem) => { note.textContent = problem.message; });
   range.onchange(fill);
-  live.subscribe({ windows: true }, ({ window }) => window && asking.told(window), null, fill);
+  live.subscribe({ windows: true }, ({ type, window }) => type === "gap" ? fill() : window && asking.told(window), null, fill);
 }

@@ -127,9 +127,12 @@ async function start() {
     const gone = last.pipelines.some((p) => !there.has(p.name));
     if (gone || [...there].some(([name, spec]) => spec !== found.specs[name])) return location.reload(); // other names
     const known = state.pipelines.some((p) => p.name === pipeline);
+    const read = (all) => all.pipelines.find((p) => p.name === pipeline)?.read ?? 0;
+    const back = read(state) < read(last);
     last = state;
     if (known || !state.pipelines.length) tell();
     else show(state.pipelines[0].name);
+    if (back) range.changed(); // the ledger is another one now, or a backup: what it lacks is not shown
   });
   live.open();
   closings(inside("closings"), live, range, closing);

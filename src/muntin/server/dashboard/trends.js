@@ -105,5 +105,6 @@ export function trend(board, live, query, range, keys) {
   }, hear);
   const fill = () => asking.fill().catch((problem) => { note.textContent = problem.message; });
   range.onchange(() => live.seen.has(note.parentElement) && fill());
-  live.subscribe({ query: query.name, on: "window" }, asking.told, note.parentElement, fill);
+  const told = (message) => message.type === "gap" ? fill() : asking.told(message);
+  live.subscribe({ query: query.name, on: "window" }, told, note.parentElement, fill);
 }
