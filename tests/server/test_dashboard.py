@@ -413,6 +413,16 @@ def test_it_fits_a_phone_that_keeps_nothing(page, server):
     state(page, "live")
     page.wait_for_selector("#closings rect", state="attached")
     wait(page, "document.documentElement.scrollWidth <= 360")
+    middles = (
+        "['h1', '#theme'].map((one) => document.querySelector(one).getBoundingClientRect())"
+        ".map((place) => (place.top + place.bottom) / 2)"
+    )
+    for said in ("live", "live, pipeline idle: nothing new for 34 s"):
+        mark, button = page.evaluate(
+            f"(said) => {{ document.querySelector('#connection').textContent = said; return {middles} }}",
+            said,
+        )
+        assert abs(mark - button) < 2, said
 
 
 def test_on_paper_cards_stand_below_each_other_with_their_bars(page, server):
