@@ -309,7 +309,7 @@ def test_what_discard_takes_away(connection):
     assert missing.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"26000"
 
 
-def test_copy_in_binary(connection):
+def test_copy_in_binary_and_text(connection):
     """As DuckDB's postgres extension and ADBC read: the header comes with the first row."""
     for condition, expected in (("", DRIVERS), ("WHERE count > 99", [])):
         text = f"SELECT driver, count FROM orders(driver) FOR ALL {condition} ORDER BY driver"  # noqa: S608
@@ -324,6 +324,9 @@ def test_copy_in_binary(connection):
     for other in ("COPY orders TO STDOUT", "COPY (SELECT 1) TO '/tmp/x' (FORMAT binary)"):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="COPY reads a SELECT"):
             connection.execute(other)
+    with connection.cursor().copy(f"COPY ({SELECT}) TO STDOUT") as copy:
+        copy.set_types(["text", "int8"])
+        assert list(copy.rows()) == DRIVERS
     assert answered(connection, SELECT) == DRIVERS
 
 
@@ -659,6 +662,16 @@ def shell(url, *commands):
         ["psql", "-X", "-A", "-t", url, *words], capture_output=True, text=True, timeout=120
     )
     return done.stdout, done.stderr
+
+
+@psql
+def test_copy_into_a_file_as_psql_writes_it(fed, tmp_path):
+    path = tmp_path / "drivers.csv"
+    said = shell(fed.postgres_url, f"\\copy ({SELECT}) to '{path}' csv header")
+    assert said[0] == "COPY 5\n"
+    assert "exact; orders covers" in said[1]
+    rows = [f"{driver},{count}" for driver, count in DRIVERS]
+    assert path.read_text().splitlines() == ["driver,count", *rows]
 
 
 @psql

@@ -174,6 +174,8 @@ WRONG = [
     ("SELECT sum(count) OVER (ROWS »1.5« PRECEDING) FROM orders", "not_allowed", "1.5 rows", ""),
     ("SELECT lag(»area« IGNORE NULLS) OVER () FROM orders(area)", "not_allowed", "ignore", ""),
     ("SELECT »first(area«) RESPECT NULLS FROM orders(area)", "not_allowed", "respect nulls", ""),
+    ("SELECT »to_json«(driver) FROM orders(driver)", "unknown_function", "", "answers in JSON"),
+    ("SELECT »to_char«(count, '9') FROM orders", "unknown_function", "", "of a number"),
     ("SELECT »string_agg«(driver, ',') FROM orders(driver)", "unknown_function", "", "the rows"),
     ("SELECT first(»driver« ORDER BY time) FROM orders(driver)", "not_allowed", "ORDER", "arg_max"),
     ("SELECT 1 = ANY (SELECT »1«)", "not_allowed", "ANY (...)", "x IN (SELECT ...)"),

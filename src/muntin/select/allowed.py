@@ -65,13 +65,20 @@ OTHER_NAMES = {
         ("array_agg", "group_concat", "list", "listagg", "string_agg"),
         "rows are not put together in one value: ask for the rows",
     ),
+    **dict.fromkeys(
+        words(
+            "row_to_json to_json to_jsonb json_agg jsonb_agg json_build_object json_object "
+            "jsonb_build_object"
+        ),
+        "ask for the columns: POST /query answers in JSON, so does muntin query --format jsonl",
+    ),
     "approx_count_distinct": "write count(DISTINCT x)",
     "mod": "write a % b",
     "percentile_cont": "write quantile_cont(x, 0.5)",
     "percentile_disc": "write quantile_disc(x, 0.5)",
     "position": "write strpos(text, part)",
     "row": "write (a, b)",
-    "to_char": "write strftime(x, '%Y-%m-%d')",
+    "to_char": "write strftime(x, '%Y-%m-%d'), or CAST(x AS VARCHAR) of a number",
     "date_bin": "write time_bucket(INTERVAL '5 minutes', x)",
 }
 """What others call it, or what to do without it."""

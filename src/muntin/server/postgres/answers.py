@@ -18,9 +18,9 @@ from muntin.select.catalog import OPEN, ForClause
 from muntin.select.result import Result
 from muntin.server.postgres.catalog import PostgresCatalog, is_catalog, is_plain
 from muntin.server.postgres.catalog_tables import Columns
-from muntin.server.postgres.commands import copy_messages
+from muntin.server.postgres.copying import CopyFormat
 from muntin.server.postgres.relations import ShownTable, relations, rewritten
-from muntin.server.postgres.rows import COPY_DATA, DATA_ROW, data_rows, modifier_of, type_of
+from muntin.server.postgres.rows import data_rows, modifier_of, type_of
 from muntin.server.postgres.settings import window_of
 from muntin.server.reader import Reader
 
@@ -44,15 +44,15 @@ class PostgresAnswers:
         text: str,
         formats: Sequence[int],
         describe: Sequence[str] | None,
-        copy: bool,
+        copy: Mapping[str, Any] | None,
         window: str,
     ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
         `formats`: of the columns, as Bind has them. `describe`: the head alone, with the types of
-        the first columns of these statements; 0 where one is wrong. `copy`: messages of COPY
-        instead. `window`: of tables without a clause: see `window_of`. Places of errors
-        are those of `text`.
+        the first columns of these statements; 0 where one is wrong. `copy`: entries of a
+        `CopyFormat`, of whose messages it is then. `window`: of tables without a clause: see
+        `window_of`. Places of errors are those of `text`.
         """
         asked = window_of(window)
         result, said = self._result(text, asked)
@@ -75,8 +75,8 @@ class PostgresAnswers:
         data = json.dumps(head).encode()
         yield HEAD.pack(len(data)) + data
         if describe is None:
-            rows = data_rows(result.table, formats, COPY_DATA if copy else DATA_ROW)
-            yield from copy_messages(rows) if copy else rows
+            table = result.table
+            yield from CopyFormat(**copy).messages(table) if copy else data_rows(table, formats)
 
     def _type_of(self, probe: str, window: ForClause) -> int:
         try:

@@ -102,8 +102,8 @@ _KEPT_CASTS = words(
 )
 _NAMES = words("name char cstring")
 _NO_DUMP = (
-    "pg_dump has nothing to copy here: COPY (SELECT …) TO STDOUT (FORMAT binary) and psql --csv "
-    "write rows, `muntin ledger copy` a whole ledger"
+    "pg_dump has nothing to copy here: COPY (SELECT …) TO STDOUT writes rows, "
+    "`muntin ledger copy` a whole ledger"
 )
 _RIGHTS = words("select usage connect execute")  # of everybody who came in
 

@@ -1,13 +1,13 @@
 """What clients say beside SELECT: settings and transactions, of which there is nothing to do, and
-how they read many rows: cursors, and COPY (SELECT ...) TO STDOUT (FORMAT binary).
+cursors, by which they read many rows.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muntin.server.postgres.settings import named, setting_of
-from muntin.server.postgres.text import Edit, Word, Words, words_of
+from muntin.server.postgres.text import Edit, Word, words_of
 
 _TAGS = {"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK", "CLOSE": "CLOSE CURSOR"}
 _TAGS |= {tag: tag for tag in ("SET", "RESET", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT",
@@ -91,32 +91,3 @@ def cursor_of(words: Sequence[Word]) -> Cursor | None:
         remedy = "FETCH 100 FROM name, or FETCH ALL FROM name"
         raise words[1].wrong("a cursor goes forward only", "not_allowed", remedy)
     return Cursor(words[-1].plain, rows=int(rows))
-
-
-_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, nothing more
-_TRAILER = b"\xff\xff"
-
-
-def copy_messages(rows: Iterator[bytes]) -> Iterator[bytes]:
-    """Messages of rows with the header before the first: as PostgreSQL does, in its message, since
-    psycopg and DuckDB read it so; and the trailer. Of no rows at all, both in one."""
-    first = next(rows, b"")
-    if not first:
-        yield b"d" + (4 + len(_HEADER + _TRAILER)).to_bytes(4) + _HEADER + _TRAILER
-        return
-    yield b"d" + (int.from_bytes(first[1:5]) + len(_HEADER)).to_bytes(4) + _HEADER + first[5:]
-    yield from rows
-    yield b"d\0\0\0\x06" + _TRAILER
-
-
-def copied(words: Words) -> tuple[Edit, ...]:
-    """What leaves the SELECT that a COPY reads; nothing where a statement is no COPY. Raises
-    SelectError: it copies something else, or in another format."""
-    if not words or not words[0].is_word("COPY"):
-        return ()
-    close = words.pairs.get(1, 0)
-    rest = [word.value.upper().strip("'") for word in words[close + 1 :] if word.text not in "()"]
-    if not close or rest[:2] != ["TO", "STDOUT"] or "BINARY" not in rest:
-        remedy = "COPY (SELECT ...) TO STDOUT (FORMAT binary); psql --csv writes CSV"
-        raise words[0].wrong("COPY reads a SELECT, in binary", "not_allowed", remedy)
-    return Edit(0, words[1].end, ""), Edit(words[close].start, words[-1].end, "")

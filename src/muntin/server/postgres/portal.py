@@ -12,10 +12,11 @@ import pygwire.messages
 from muntin.errors import how_many
 from muntin.server.limits import KIB
 from muntin.server.postgres.answers import HEAD
-from muntin.server.postgres.commands import Cursor, SessionCommand, command_of, copied, cursor_of
+from muntin.server.postgres.commands import Cursor, SessionCommand, command_of, cursor_of
+from muntin.server.postgres.copying import CopyFormat, copied
 from muntin.server.postgres.literals import PARAMETERS_MAX, literals, types_of
 from muntin.server.postgres.reports import Refusal
-from muntin.server.postgres.rows import BINARY, TYPES, formats_of
+from muntin.server.postgres.rows import TYPES, formats_of
 from muntin.server.postgres.text import (
     STATEMENT_BYTES_MAX,
     Edit,
@@ -39,8 +40,9 @@ class Prepared:
     """Types of its parameters, as the client says; 0: it does not."""
     types: tuple[int, ...]
     command: SessionCommand | None
-    copy: tuple[Edit, ...]
-    """What leaves the SELECT whose rows it copies."""
+    select: tuple[Edit, ...]
+    """What leaves the SELECT whose rows a COPY writes."""
+    copy: CopyFormat | None
     cursor: Cursor | None
     described: tuple[tuple[str, int], ...] | None = None
     """Its columns and their types, as they were told before there were parameters."""
@@ -53,9 +55,9 @@ class Prepared:
 
     def bound(self, given: Sequence[str], formats: Sequence[int]) -> Portal:
         """With its parameters, as literals. Raises SelectError."""
-        also = self.copy or (self.cursor.select if self.cursor else ())
+        also = self.select or (self.cursor.select if self.cursor else ())
         edited = with_parameters(self.text, given, also)
-        return Portal(self, edited, (BINARY,) if self.copy else tuple(formats))
+        return Portal(self, edited, () if self.copy else tuple(formats))
 
 
 def prepared(text: str, given: Sequence[int]) -> Prepared:
@@ -63,9 +65,8 @@ def prepared(text: str, given: Sequence[int]) -> Prepared:
     words = words_of(text)
     if parameters_of(words) > PARAMETERS_MAX:  # their numbers, of which one makes a list
         raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
-    return Prepared(
-        text, tuple(given), types_of(text, given), command_of(text), copied(words), cursor_of(words)
-    )
+    types, command = types_of(text, given), command_of(text)
+    return Prepared(text, tuple(given), types, command, *copied(words), cursor_of(words))
 
 
 @dataclass(eq=False)

@@ -106,12 +106,34 @@ def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW)
     columns, or one for each. `letter`: `COPY_DATA`: messages of COPY, whose rows in binary have the
     same bytes."""
     each = formats_of(formats, table.num_columns)
-    for at in range(0, table.num_rows, ROWS_AT_ONCE):
-        piece = table.slice(at, ROWS_AT_ONCE).combine_chunks()
+    for piece in _pieces(table):
         columns = [
             _fields(_whole(column), form) for column, form in zip(piece.columns, each, strict=True)
         ]
         yield _messages(columns, piece.num_rows, letter)
+
+
+def text_columns(table: pa.Table) -> Iterator[list[pa.Array]]:
+    """The columns as texts, of many rows at once."""
+    for piece in _pieces(table):
+        yield [_as_text(_whole(column), type_of(column.type)) for column in piece.columns]
+
+
+def lines(texts: pa.Array, letter: bytes) -> bytes:
+    """A message for each of the texts, which are not null."""
+    values = _varied(texts.cast(pa.binary()))
+    ends = np.cumsum(values.lengths + 5)
+    out = np.empty(int(ends[-1]), np.uint8)
+    at = ends - values.lengths - 5
+    out[at] = letter[0]
+    _put(out, at + 1, (values.lengths + 4).astype(">i4").view(np.uint8).reshape(-1, 4))
+    _put_varied(out, at + 5, values)
+    return out.tobytes()
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    for at in range(0, table.num_rows, ROWS_AT_ONCE):
+        yield table.slice(at, ROWS_AT_ONCE).combine_chunks()
 
 
 def formats_of(formats: Sequence[int], values: int) -> list[int]:
@@ -343,8 +365,7 @@ def _messages(columns: Sequence[_Values], rows: int, letter: bytes) -> bytes:
         if column.width:
             _put(out, at, column.data.reshape(rows, column.width))
         elif len(column.data):
-            before = np.cumsum(lengths) - lengths
-            out[np.repeat(at - before, lengths) + np.arange(len(column.data))] = column.data
+            _put_varied(out, at, column)
         at += lengths
     return out.tobytes()
 
@@ -363,3 +384,9 @@ def _write_even(out: np.ndarray, columns: Sequence[_Values], letter: bytes) -> N
 def _put(out: np.ndarray, at: np.ndarray, values: np.ndarray) -> None:
     for k in range(values.shape[1]):
         out[at + k] = values[:, k]
+
+
+def _put_varied(out: np.ndarray, at: np.ndarray, values: _Values) -> None:
+    lengths = np.maximum(values.lengths, 0)
+    before = np.cumsum(lengths) - lengths
+    out[np.repeat(at - before, lengths) + np.arange(len(values.data))] = values.data

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pygwire.constants import TransactionStatus
@@ -36,7 +36,7 @@ from muntin.server.postgres.portal import (
     within_limit,
 )
 from muntin.server.postgres.reports import Refusal, error_fields, notice_fields
-from muntin.server.postgres.rows import BINARY, formats_of
+from muntin.server.postgres.rows import formats_of
 from muntin.server.postgres.scram import ScramError
 from muntin.server.postgres.settings import SessionSettings
 from muntin.server.postgres.text import statements_of
@@ -201,8 +201,8 @@ class PostgresSession:
             await self._with_cursor(portal, said.cursor)
             return
         await self._answered(portal)
-        if said.copy:
-            await self._copy(portal)
+        if said.copy is not None:
+            await self._copy(portal, said.copy.overall)
             return
         if not told:
             self._link.put(row_description(portal.head, ()))
@@ -234,10 +234,11 @@ class PostgresSession:
             await self._answered(held)
         await self._rows(held, cursor.rows, "FETCH")
 
-    async def _copy(self, portal: Portal) -> None:
-        formats = [BINARY] * len(portal.head["columns"])
+    async def _copy(self, portal: Portal, form: int) -> None:
+        formats = [form] * len(portal.head["columns"])
+        self._tell(portal)
         # not by `_put`: pygwire holds that with the rows the extended protocol ends
-        begun = wire.CopyOutResponse(overall_format=BINARY, col_formats=formats)
+        begun = wire.CopyOutResponse(overall_format=form, col_formats=formats)
         self._link.put_rows(begun.to_wire())
         async for piece in portal.rows(0):
             self._link.put_rows(piece)
@@ -326,7 +327,7 @@ class PostgresSession:
                 "text": self._settings.shown(portal.edited.text),
                 "formats": list(portal.formats),
                 "describe": describe,
-                "copy": bool(portal.prepared.copy),
+                "copy": None if portal.prepared.copy is None else asdict(portal.prepared.copy),
                 "window": self._settings.window,
             }
             self._asking = asyncio.ensure_future(self._ask(portal, arguments))
@@ -359,11 +360,16 @@ class PostgresSession:
         if self._link.status == TransactionStatus.ERROR_TRANSACTION:
             raise Refusal("25P02", "the transaction has failed", "ROLLBACK first")
 
+    def _tell(self, portal: Portal) -> None:
+        """What the answer is true of."""
+        said = portal.head["notice"]
+        if said and not self._settings.is_quiet:
+            self._link.put(wire.NoticeResponse(fields=notice_fields(said)))
+
     async def _rows(self, portal: Portal, most: int, tag: str = "SELECT") -> None:
         before = portal.rows_sent
-        said = portal.head["notice"]
-        if said and not before and not self._settings.is_quiet:
-            self._link.put(wire.NoticeResponse(fields=notice_fields(said)))
+        if not before:
+            self._tell(portal)
         async for piece in portal.rows(most):
             self._link.put_rows(piece)
             await self._link.flush()

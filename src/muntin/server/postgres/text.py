@@ -269,6 +269,7 @@ _TYPE = "(?:(?<= :: )|(?<= CAST_AS ))"
 _ZONED = "(?:TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ)"
 _ISO = "(?i:'YYYY-MM-DD(?:.HH24:MI:SS(?:.(?:US|MS))?)?')"
 _TYPES = Rules(
+    (r"EXISTS \( SELECT(?= FROM)", "EXISTS (SELECT 1"),
     (rf"TO_(DATE|TIMESTAMP) \( ({STRING}) , {_ISO} \)", r"\1 \2"),  # as Superset writes constants
     (r"(?:(?<= LIMIT )|(?<= OFFSET ))'?([0-9]+)'?(?: :: (?:BIGINT|INTEGER))?", r"\1"),
     (r"(! )?~ ~( \*)?", lambda found: _LIKES[bool(found[1]), bool(found[2])]),
