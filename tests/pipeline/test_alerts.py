@@ -168,6 +168,31 @@ def test_a_revision_of_the_newest_window_takes_back_what_it_ended():
     assert look((10, 1), (11, 1))[4:] == [("firing", "09")]
 
 
+@pytest.mark.parametrize("window", [
+    {"kind": "tumbling", "length": "1 minute"},
+    {"kind": "sliding", "length": "1 minute", "every": "20 seconds"},
+])  # fmt: skip
+def test_a_source_that_ends_and_goes_on_holds_up_no_alert(window):
+    """Windows that its end had closed close again, and count as if they had been so at once."""
+    each = [(60 * m + 10 * i + 40, "a", 0, 1, 1) for m in range(4) for i in range(6)]
+    each += [(280, "a", 0, 1, 1), (400, "a", 0, 1, 1)]
+    summary = {"keys": ["driver"], "window": window}
+    spec = alerting({"when": "count > 5", "for": "3 minutes"}, summaries={"orders": summary})
+    fired = []
+    for parts in ([each], [each[:14], each[14:]]):
+        ledger = temporary()
+        for number, part in enumerate(parts):
+            ingest = Ingest(spec, ledger, query_id="q")
+            ingest.take(number, gather([events(part)]))
+            ingest.finish(ended=True)
+            ingest.close()
+        told = ledger.alerts("orders")["changes"]
+        fired.append([(change["state"], change["since"], change["at"]) for change in told])
+        ledger.close()
+    assert fired[0] == fired[1]
+    assert [state for state, *_ in fired[0]] == ["firing", "resolved"]
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_revision_that_came_after_a_later_window_does_not_count(together, monkeypatch):
     """However many closings are looked at in one go."""

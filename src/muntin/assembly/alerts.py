@@ -264,7 +264,9 @@ class _Look:
             if len(key) > TEXT_MAX:  # those that differ further on are others
                 key = hashlib.sha256(key.encode()).hexdigest()
             found.setdefault(key, []).append(row)
-        ended = alert.pop("ended", {}) if end == until else {}  # by this window, as it was before
+        ended = alert.pop("ended", {})
+        if start > alert.get("start", -1) and end != until:
+            ended = {}  # else by this window, as it was before: it may have ended with its source
         if not hole and not by_clock:
             ended |= {key: one["since"] for key, one in active.items() if key not in found}
         self._end(name, active, found, end)
@@ -288,7 +290,7 @@ class _Look:
                     one["fired"] = end
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None or by_clock else max(end, until)
-        alert["ended"] = ended
+        alert["start"], alert["ended"] = start, ended
 
     def _end(self, name: str, active: dict[str, Any], found: Any, at: int) -> None:
         for key in [key for key in active if key not in found]:
