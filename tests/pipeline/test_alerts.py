@@ -138,6 +138,20 @@ def test_each_change_is_that_of_a_plain_account(windows, minutes):
     ]
 
 
+@pytest.mark.parametrize("on", ["update", "window"])
+def test_an_alert_that_is_asked_in_another_time_begins_anew(on):
+    """What holds by the clock does not hold from then on in the time of events."""
+    state = json.loads(json.dumps(EMPTY))
+    for number, (kind, *times) in enumerate(((on, 90, 90), ("window", 30, 40), ("window", 40, 50))):
+        queries = {"busy": {"select": SELECT, "on": kind, "alert": {"when": "true"}}}
+        step = _Look(alerting(queries=queries), state, number)
+        alert = step._pipeline.queries["busy"].alert
+        step.end_unknown({"busy": alert})
+        step.take("busy", alert, [{"driver": "a"}], *times)
+    told = [change["state"] for change in state["changes"]]
+    assert told == (["firing", "resolved", "firing"] if on == "update" else ["firing"])
+
+
 def test_a_clock_that_is_set_back_holds_up_no_alert():
     """One with `on: update` is asked of now: what began in the future begins now."""
     alert = alerting().queries["busy"].alert

@@ -240,14 +240,20 @@ class _Look:
         self.now = now
 
     def alert(self, name: str) -> dict[str, Any]:
-        return self.state["alerts"].setdefault(
-            name, {"until": None, "active": {}, "left_out": 0, "error": ""}
-        )
+        if name not in self.state["alerts"]:
+            on = self._pipeline.queries[name].on
+            new = {"on": on, "until": None, "active": {}, "left_out": 0, "error": ""}
+            self.state["alerts"][name] = new
+        return self.state["alerts"][name]
 
     def end_unknown(self, specs: Mapping[str, AlertSpec]) -> None:
-        for name in [name for name in self.state["alerts"] if name not in specs]:
-            self._end(name, self.alert(name)["active"], [], self.now)
-            del self.state["alerts"][name]
+        """Those that are not there any more, or are asked in another time: the clock's, or that of
+        events."""
+        for name, alert in [*self.state["alerts"].items()]:
+            before = alert.get("on")  # older ledgers do not say it
+            if name not in specs or before not in (None, self._pipeline.queries[name].on):
+                self._end(name, alert["active"], [], self.now)
+                del self.state["alerts"][name]
 
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""
