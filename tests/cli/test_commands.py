@@ -26,6 +26,7 @@ from muntin.ledger.sqlite import SqliteLedger
 from muntin.progress import Progress
 from muntin.spark import java
 from muntin.spec import Pipeline
+from tests.disks import remounted, small_disk
 from tests.pipeline.support import events, pipeline, run
 
 ROWS = [(s, "abc"[s % 3], s % 2, 1, s) for s in range(300)]
@@ -227,6 +228,18 @@ def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     command.chmod(0o755)
     _, out, _ = muntin("doctor")
     assert re.search("WRONG  Java 8 .*\n +remedy: .* and unset JAVA_HOME", out)
+
+
+def test_doctor_names_a_cache_that_keeps_nothing(monkeypatch, tmp_path):
+    with small_disk(tmp_path, "1m") as disk:  # room for little, and then for nothing
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(disk))
+        said = f"cache of compiled kernels: {disk}"
+        for options, why in (("size=1m", "No space left on device"), ("ro", "Read-only")):
+            remounted(disk, options)
+            (found,) = (f for f in doctor.findings() if f[1].startswith(said))
+            assert not found[0]
+            assert why in found[1]
+            assert str(disk) in found[2]
 
 
 def test_doctor_shows_no_remedy_where_what_is_wrong_says_it(muntin, monkeypatch, tmp_path):

@@ -18,6 +18,7 @@ from tests.server.conftest import PATIENCE_SECONDS, until
 
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 LONG = "Content-Length: 60000\r\n"
+TEXT = "POST /query HTTP/1.1\r\nHOSTContent-Type: text/plain\r\n"
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY
 
 
@@ -182,12 +183,14 @@ def body_dripped(server, head, piece):
 
 
 @pytest.mark.parametrize(("head", "piece", "status"), [
-    ("POST /query HTTP/1.1\r\nHOSTContent-Type: text/plain\r\n" + LONG, b"x", 408),
+    (TEXT + LONG, b"x", 408),
+    (f"{TEXT}Content-Length: 65537\r\n", b"x", 413),
+    (f"{TEXT}Content-Length: {'9' * 19}\r\n", b"x", 413),
     ("POST /ticket HTTP/1.1\r\nHOST" + LONG, b"x", 200),
     ("GET /healthz HTTP/1.1\r\nHOST" + LONG, b"x", 200),
     ("POST /no HTTP/1.1\r\nHOSTTransfer-Encoding: chunked\r\n", b"1\r\nx\r\n", 404),
     ("GET /events?state=true HTTP/1.1\r\nHOST" + LONG, b"x", 200),
-], ids=range(5))  # fmt: skip
+], ids=range(7))  # fmt: skip
 def test_a_body_that_drips_is_cut(feeder, ledger, head, piece, status):
     limits = ServerLimits(handshake_seconds=1.0, close_seconds=1.0)
     with Server(ledger, port=0, limits=limits) as server:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import os
 import re
 import socket
 import threading
@@ -13,10 +15,11 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
+from starlette.applications import Starlette
 from websockets.sync.client import connect
 
 from muntin.ledger.temporary import temporary
-from muntin.server.app import FOLDER
+from muntin.server.app import FOLDER, page_routes
 from muntin.server.commands import Commands
 from muntin.server.http import described
 from muntin.server.serving import Server
@@ -316,6 +319,25 @@ def test_a_page_that_is_known_is_not_sent_again(http):
     for path in ("/", "/static/muntin.js"):
         known = {"if-none-match": http.get(path).headers["etag"]}
         assert http.get(path, headers=known).status_code == 304
+
+
+def test_a_file_that_was_replaced_is_sent_whatever_its_size_and_time(tmp_path):
+    file = tmp_path / "a.js"
+    app = Starlette(routes=page_routes(tmp_path, "/static"))
+
+    async def sent():
+        tag = ""
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as asked:
+            for text in ("old", "new"):
+                file.write_text(text)
+                os.utime(file, (0, 0))  # as a reproducible build has it
+                answer = await asked.get("/static/a.js", headers={"if-none-match": tag})
+                assert answer.text == text
+                tag = answer.headers["etag"]
+
+    asyncio.run(sent())
 
 
 def test_the_page_asks_for_its_modules_at_once():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Finding = tuple[bool, str, str]
 """Good or not, what was looked at, and the remedy."""
+PROBE_BYTES = 32 << 20  # written into each folder: what compiled kernels take, and more
 
 
 def register(app: typer.Typer) -> None:
@@ -196,11 +197,11 @@ def _folders() -> Iterator[tuple[str, Path]]:
 
 
 def _writable(what: str, folder: Path) -> Finding:
-    remedy = f"make {folder} writable for you, with space left"
+    remedy = f"make {folder} writable for you, with {PROBE_BYTES >> 20} MiB of space left"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder) as probe:
-            probe.write(b"muntin")
+            probe.write(bytes(PROBE_BYTES))
             probe.flush()
     except OSError as problem:
         return False, f"{what}: {folder}: {problem.strerror}", remedy

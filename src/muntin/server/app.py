@@ -1,6 +1,8 @@
 """The application: HTTP, WebSocket, Server-Sent Events and the page over one ledger."""
 
 import asyncio
+import hashlib
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -11,11 +13,12 @@ from typing import Any
 from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
+from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muntin.ledger.base import Ledger
@@ -193,12 +196,29 @@ def _safe_headers(app: ASGIApp) -> ASGIApp:
 def page_routes(folder: Path, below: str) -> list[BaseRoute]:
     """A folder's index.html at /, its files below a path."""
 
-    files = StaticFiles(directory=folder, follow_symlink=False)
+    files = _Files(directory=folder, follow_symlink=False)
 
     async def page(request: Request) -> Response:
         return await files.get_response("index.html", request.scope)
 
     return [Route("/", page), Mount(below, files)]
+
+
+class _Files(StaticFiles):
+    """Their tags are of what they hold: an installed upgrade may have the size and time of what was
+    there before, as where all times are those of a reproducible build."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        tag = f'"{hashlib.sha256(Path(full_path).read_bytes()).hexdigest()[:32]}"'
+        found = FileResponse(full_path, status_code, {"etag": tag}, stat_result=stat_result)
+        known = self.is_not_modified(found.headers, Headers(scope=scope))
+        return NotModifiedResponse(found.headers) if known else found
 
 
 async def _panels(_: Request) -> Response:

@@ -211,14 +211,18 @@ class Http:
         if encoding.lower() != "identity":
             said = f"the body is sent with Content-Encoding: {encoding[:40]!a}"
             raise RefusalError(415, "content_type", said, "send it as it is")
+        most = self._limits.body_bytes_max
+        too_large = RefusalError(413, "limit", f"the body is too large: at most {most:,} bytes")
+        told = request.headers.get("content-length", "0")
+        if len(told) > 18 or (told.isdecimal() and int(told) > most):
+            raise too_large  # it is not waited for
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
                 async for part in request.stream():
                     size += len(part)
-                    if size > self._limits.body_bytes_max:
-                        most = f"at most {self._limits.body_bytes_max:,} bytes"
-                        raise RefusalError(413, "limit", f"the body is too large: {most}")
+                    if size > most:
+                        raise too_large
                     parts.append(part)
         except TimeoutError:
             raise RefusalError(408, "slow", "the body did not come in time") from None
