@@ -214,6 +214,13 @@ def test_init_looks_past_records_that_do_not_parse(muntin, tmp_path):
     assert (code, err) == (0, "")
 
 
+def test_run_says_where_its_ledger_stands(muntin, tmp_path):
+    code, _, err = muntin("run", tmp_path / "p.yaml", "--ledger", "redis://me:secret@host/0")
+    assert code == 1
+    assert "the pipeline file says where its ledger is" in err
+    assert f"redis://me:***@host/0 into {tmp_path / 'p.yaml'}" in " ".join(err.split())
+
+
 def test_doctor_names_what_is_wrong(muntin, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     code, out, _ = muntin("doctor")

@@ -144,6 +144,9 @@ def test_ranks_of_times(muntin, records):
 def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
     ids = built.parent / "numbers"
     muntin("build", built.parent / "log.parquet", "-k", "id", "-o", ids, "--partitions", "2")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.csv").write_text("a\n1\n")
     build = ("build", built.parent / "log.csv", "-k", "url", "-o", tmp_path / "o")
     monkeypatch.setattr(source, "inferred_ddl", lambda *_: pytest.fail("Spark is asked"))
     monkeypatch.setattr(sources, "session", lambda *_: pytest.fail("Spark is started"))
@@ -181,6 +184,7 @@ def test_what_is_wrong_is_named(muntin, built, tmp_path, monkeypatch):
         (("info", tmp_path), "holds no index"),
         (("info", __file__), "holds no index"),
         (("build", "/nowhere", "-k", "a", "-o", tmp_path / "o"), "no Parquet files"),
+        (("build", folder, "-k", "a", "-o", tmp_path / "o"), "say what it is: --source-format"),
     ):
         code, _, err = muntin(*words)
         assert code == 1

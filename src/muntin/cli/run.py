@@ -43,6 +43,7 @@ def register(app: typer.Typer) -> None:
         port: int | None = typer.Option(
             None, min=0, max=65535, help="Of the dashboard; by default 8787 or a free one."
         ),
+        ledger: str | None = typer.Option(None, "--ledger", "-l", hidden=True),  # to say where
     ) -> None:
         """Run a pipeline: summarise its source until stopped, or --once.
 
@@ -53,6 +54,11 @@ def register(app: typer.Typer) -> None:
             context, port=(serve, "with --serve"), live=(not (once and live), "without --once")
         )
         with logged(), stopping() as stop:
+            if ledger is not None:
+                raise SpecError(
+                    f"--ledger: the pipeline file says where its ledger is: write the entry "
+                    f"ledger: {shown_url(ledger)} into {pipeline}"
+                )
             if append and reset:
                 raise SpecError("--append keeps the data and --reset deletes them: choose one")
             mode = "append" if append else "overwrite" if reset else "continue"

@@ -145,7 +145,10 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession 
             with pq.ParquetFile(file, **UNITS) as opened:
                 schema = opened.schema_arrow
         except (pa.ArrowInvalid, OSError) as problem:
-            raise SourceError(f"{file}: not a Parquet file: {problem}") from None
+            raise SourceError(
+                f"{file}: not a Parquet file: {problem}; if it is none, say what it is: "
+                "--source-format csv; in Python give a DataFrame"
+            ) from None
         _check_columns([key] if rank is None else [key, rank], schema.names, file)
         types.append(_types(schema, key, rank))
         if types[-1] != types[0]:
