@@ -9,7 +9,10 @@ def main() -> None:
         from muntin.cli import command_line
 
         command_line()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as end:
+        # before Python 3.12, one that comes while a class is made is only the cause
+        if KeyboardInterrupt not in (type(end), type(end.__cause__)):
+            raise
         sys.stderr.write("\nstopped\n")
         sys.exit(130)
 
