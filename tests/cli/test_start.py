@@ -8,6 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from muntin.errors import SourceError
+from muntin.spark.source import check_path
+from muntin.spec import SourceSpec
+
 FILE = """
 name: flights
 source: {{format: parquet, path: {path}}}
@@ -37,6 +41,9 @@ def run(tmp_path):
 
 
 def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
+    declared = SourceSpec(format="csv", path=f"{tmp_path}/nothing", schema="a int")
+    with pytest.raises(SourceError, match=r"source\.path: .*nothing: no such file or folder"):
+        check_path(declared)
     done = run(tmp_path / "nothing")
     assert done.returncode == 1
     assert done.stderr == f"error: source.path: {tmp_path}/nothing: no such file or folder\n"

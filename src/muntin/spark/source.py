@@ -169,14 +169,14 @@ def check_source(source: SourceSpec | None) -> SourceSpec:
 
 
 def check_path(source: SourceSpec) -> None:
-    """SourceError where local files, which should tell their schema, are not there, or are packed
-    or of another format. Asks no Spark, so that nobody waits for its start to learn of a path."""
+    """SourceError where local files are not there, or are packed or of another format. Asks no
+    Spark, so that nobody waits for its start to learn of a path."""
     if source.format not in FILE_FORMATS or not source.path or is_elsewhere():
         return
     here = local_path(source.path)
     if here is None or is_pattern(source.path):
         return
-    if not here.exists() and not source.schema_:
+    if not here.exists():
         raise SourceError(f"source.path: {source.path}: no such file or folder")
     files = [here] if here.is_file() else []
     if not files and source.format in _TEXT_FORMATS and "pathGlobFilter" not in source.options:
