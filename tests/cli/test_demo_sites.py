@@ -20,7 +20,8 @@ CHILD = (
     "import time; print('up', flush=True); time.sleep(600)"
 )
 PARENT = (
-    "import sys, time; from muntin.demo import sites; "
+    "import signal, sys, time; from muntin.demo import sites; "
+    "signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as a script does for what it starts by &
     "sites.start(['-c', sys.argv[1]], sys.stdout); time.sleep(600)"
 )
 HOUR_US = 3_600_000_000

@@ -192,4 +192,6 @@ def end_with_parent() -> None:
         time.sleep(STOP_SECONDS)
         os.killpg(os.getpid(), signal.SIGKILL)
 
+    # a script that starts its parent with & has both ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=wait, name="muntin-parent", daemon=True).start()
