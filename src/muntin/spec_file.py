@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from muntin.errors import BadArgument, SpecError, did_you_mean
+from muntin.errors import BadArgument, SourceError, SpecError, did_you_mean
 from muntin.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -84,6 +85,22 @@ def named_place(message: str) -> list[str]:
     """The place that a message names in front: "summaries.flights.window: ..."."""
     named = re.match(r"[a-z_][\w.-]*(?=: )", message)
     return named[0].split(".") if named else []
+
+
+@contextmanager
+def with_places(file: Path) -> Iterator[None]:
+    """What goes wrong in the block with what a pipeline file says tells the line of the entry that
+    it names in front."""
+    from muntin.yaml_file import read
+
+    document = read(file, PIPELINE_REMEDY)
+    try:
+        yield
+    except (SpecError, SourceError) as problem:
+        place = named_place(str(problem))
+        if not place or place[0] not in document.data:
+            raise
+        raise type(problem)(f"{document.at(place)}: {problem}") from problem
 
 
 def _said(error: Any, place: list[Any], model: type[BaseModel], data: Any) -> str:

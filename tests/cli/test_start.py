@@ -1,6 +1,7 @@
 """What is told when a run cannot start."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -46,7 +47,9 @@ def test_a_path_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         check_path(declared)
     done = run(tmp_path / "nothing")
     assert done.returncode == 1
-    assert done.stderr == f"error: source.path: {tmp_path}/nothing: no such file or folder\n"
+    said = f"source.path: {tmp_path}/nothing: no such file or folder"
+    place = re.escape(f"{tmp_path}/pipeline.yaml") + r":\d+:\d+"  # of the entry `path`
+    assert re.fullmatch(f"error: {place}: {re.escape(said)}\n", done.stderr)
     assert [file.name for file in tmp_path.iterdir()] == ["pipeline.yaml"]  # and no ledger
 
 

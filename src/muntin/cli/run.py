@@ -50,6 +50,8 @@ def register(app: typer.Typer) -> None:
         Ctrl-C and SIGTERM end it after the batch at hand. Its exit status is not 0 where more
         records were rejected than the file's `max_rejected` allows.
         """
+        from muntin.spec_file import with_places
+
         check_counting(
             context, port=(serve, "with --serve"), live=(not (once and live), "without --once")
         )
@@ -62,9 +64,10 @@ def register(app: typer.Typer) -> None:
             if append and reset:
                 raise SpecError("--append keeps the data and --reset deletes them: choose one")
             mode = "append" if append else "overwrite" if reset else "continue"
-            spec, progress = _run(
-                pipeline, stop, mode, once=once, live=live, serve=serve, port=port
-            )
+            with with_places(pipeline):
+                spec, progress = _run(
+                    pipeline, stop, mode, once=once, live=live, serve=serve, port=port
+                )
         check_rejected(spec, progress)
 
 
