@@ -12,8 +12,9 @@ demo: setup-demo
 demo-kafka: setup-demo # needs Java and Maven
 	$(BIN)/muntin demo --kafka $(ARGS)
 
-# The tests start some hundred processes: without bytecode each would compile all that it imports.
-test chaos lowest bounds: export PYTHONDONTWRITEBYTECODE :=
+# The tests start some hundred processes, and benchmarks time some: without bytecode each would
+# compile all that it imports.
+test chaos lowest bounds bench bench-check characterize: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup
 	$(BIN)/python -m tests.java_classes & $(MAKE) check && wait
