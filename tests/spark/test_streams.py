@@ -182,6 +182,46 @@ def test_a_checkpoint_that_is_older_than_the_ledger_is_refused(spark, table, tmp
     assert taken(2) == 300
 
 
+def test_older_events_are_added_beside_a_stream_which_then_goes_on(spark, tmp_path):
+    """By another checkpoint and `append`; by `summarize`, too."""
+    url = f"sqlite:///{tmp_path}/l.db"
+    window = {"window": {"kind": "tumbling", "length": "1 minute"}}
+
+    def spec_of(folder):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        source = {"format": "parquet", "path": str(tmp_path / folder)}
+        sums = {"keys": ["driver"], "indicators": ["fare"], **window}
+        return pipeline(source=source, summaries={"orders": sums}, queries={})
+
+    def rows(*minutes):
+        return events([(60 * m + s, "ab"[s % 2], 1, 1, m + 1) for m in minutes for s in range(50)])
+
+    def taken(folder, mode):
+        place = str(tmp_path / f"{folder}-checkpoint")
+        found = muntin.stream(
+            None, spec_of(folder), ledger=url, checkpoint=place, once=True, mode=mode
+        )
+        assert found.await_termination(PATIENCE_SECONDS)
+        return found
+
+    spec_of("live"), spec_of("older")
+    arrive(rows(7, 8), tmp_path / "live" / "1.parquet")
+    taken("live", "continue")
+    arrive(rows(3, 4), tmp_path / "older" / "1.parquet")
+    with pytest.raises(LedgerConflict, match="a new query would read the source again"):
+        taken("older", "continue")
+    assert taken("older", "append").ledger.pipelines()[0].late == 100
+    muntin.summarize(rows(1), spec_of("live"), ledger=url, mode="append").close()
+    arrive(rows(9), tmp_path / "live" / "2.parquet")
+    session = taken("live", "continue")
+    whole = muntin.summarize(rows(1, 3, 4, 7, 8, 9), spec_of("live"))
+    for asked in (
+        "SELECT driver, count, fare FROM orders(driver) FOR ALL ORDER BY driver",
+        "SELECT window_start, window_end, events FROM windows(orders)",
+    ):
+        assert session.sql(asked).table == whole.sql(asked).table
+
+
 def test_a_ledger_that_is_older_than_the_checkpoint_is_told_before_spark_starts(
     table, tmp_path, monkeypatch
 ):

@@ -147,7 +147,8 @@ def clean_text(text: str, characters_max: int) -> str:
 def check_query(
     pipeline: str, url: str, mode: Mode, query_id: str, fed_by: str | None, known: bool
 ) -> None:
-    """May this query feed the pipeline? `fed_by` is the last one that did, None without data."""
+    """May this query ("" for a new one) feed the pipeline? `fed_by` is the last one that did, None
+    without data."""
     if fed_by is None or mode in ("append", "overwrite"):
         return
     if mode == "error":
@@ -156,10 +157,11 @@ def check_query(
             'mode="append" to add to them, mode="overwrite" to delete them first, or another ledger'
         )
     if not known:
+        asks = f"query {query_id}" if query_id else "a new query"
         raise LedgerConflict(
-            f'pipeline "{pipeline}" in {url} was fed by query {fed_by}; query {query_id} would '
-            f"read the source again and count it twice. Start from the checkpoint of {fed_by}; or "
-            'set the start offsets by hand and pass mode="append" (--append); or start over with '
+            f'pipeline "{pipeline}" in {url} was fed by query {fed_by}; {asks} would read the '
+            f"source again and count it twice. Start from the checkpoint of {fed_by}; or set the "
+            'start offsets by hand and pass mode="append" (--append); or start over with '
             'mode="overwrite" (--reset)'
         )
 

@@ -468,7 +468,7 @@ def check_before(pipeline: Pipeline, ledger: Ledger | None, mode: Mode, query_id
     info = ledger.pipeline(pipeline.name)
     if info is not None and info.batches:
         known = bool(query_id)  # whether it fed the ledger, the writer looks up
-        check_query(pipeline.name, ledger.url, mode, query_id or "to come", info.query_id, known)
+        check_query(pipeline.name, ledger.url, mode, query_id, info.query_id, known)
     check_changes(pipeline, ledger)
     PipelineShards(pipeline, ledger)
 
