@@ -520,3 +520,35 @@ def test_an_answer_is_drawn_and_kept(page, server):
     page.wait_for_selector("#select option:text('SELECT driver')", state="attached")
     page.click("#catalogue button:text('orders')")
     wait(page, "document.querySelector('#statement').value.includes('FROM orders(driver)')")
+
+
+@pytest.mark.slow
+def test_a_trend_that_is_not_drawn_keeps_as_few_rows(page, server):
+    """Its tab is hidden for a night."""
+    page.goto(server.url)
+    state(page, "live")
+    told = """async () => {
+        window.requestAnimationFrame = () => 0;
+        const { trend } = await import("/static/trends.js"), query = { name: "q", select: "", on: "window" };
+        let hear;
+        const live = { subscribe: (topic, told) => { hear = told; }, seen: new Set() };
+        const range = { onchange() {}, ends: () => [], until: null }, board = document.createElement("div");
+        trend(board, live, query, range, ["k"]);
+        const columns = ["k", "n"], types = ["varchar", "bigint"];
+        for (let at = 0; at < 3000; at++) {
+            const rows = Array.from({ length: 300 }, (_, i) => [`key ${at} ${i}`, i]);
+            const start = new Date(1767225600000 + 1000 * at).toISOString();
+            hear({ type: "result", window: { start }, result: { columns, types, rows } });
+        }
+        window.kept = board;
+    }"""
+    profiler = page.context.new_cdp_session(page)
+
+    def used():
+        profiler.send("HeapProfiler.collectGarbage")
+        return profiler.send("Runtime.getHeapUsage")["usedSize"]
+
+    before = used()
+    page.evaluate(told)
+    grown = used() - before
+    assert grown < 30_000_000, grown

@@ -6,6 +6,7 @@ import { amount, choice, drawer, make, named, quoted } from "./dom.js";
 import { caughtUp } from "./live.js";
 
 const POINTS = 300, LINES = 5, ROWS = "rows"; // counted where an answer has no number in it
+const KEPT = 30_000; // rows, of how many windows they may be
 const numeric = (type) => /int|float|double|decimal/.test(type);
 
 // The column that a statement is ordered by, where that is a column and not an expression.
@@ -41,7 +42,6 @@ export function trend(board, live, query, range, keys) {
   let column = null, ordered;
   const draw = drawer(() => {
     const starts = [...points.keys()].sort((a, b) => a - b);
-    for (const old of starts.splice(0, Math.max(0, starts.length - POINTS))) points.delete(old);
     const series = new Map(); // label -> points, in the order of time
     for (const start of starts) {
       for (const [label, row] of points.get(start)) {
@@ -56,11 +56,19 @@ export function trend(board, live, query, range, keys) {
       why: points.size ? `${column} was null in each of ${points.size} windows` : undefined });
   });
   new ResizeObserver(draw).observe(holder);
+  const forget = () => { // here and not in `draw`: a page that is hidden is told, and draws nothing
+    let windows = 0, rows = 0;
+    for (const start of [...points.keys()].sort((a, b) => b - a)) {
+      rows += points.get(start).length;
+      if (++windows > POINTS || (windows > 1 && rows > KEPT)) points.delete(start);
+    }
+  };
   const count = (starts, now) => {
     if (now == null && !starts.length) return; // nothing has closed: what its answers hold is not known
     const many = new Map(now == null ? [] : [[now, 0]]);
     for (const start of starts) many.set(start, (many.get(start) ?? 0) + 1);
     for (const [start, rows] of many) points.set(start, [[query.name, { [ROWS]: rows }]]);
+    forget();
     column = ROWS;
     draw();
   };
@@ -81,6 +89,7 @@ export function trend(board, live, query, range, keys) {
       fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, amount(row[i])]))]);
     }
     for (const [start, found] of fresh) points.set(start, found);
+    forget();
     draw();
   };
   const hear = (message) => {
