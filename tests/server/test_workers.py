@@ -25,7 +25,9 @@ import pytest
 
 from muntin.errors import LedgerError
 from muntin.ledger.open import open_ledger
+from muntin.ledger.records import TrendPoint
 from muntin.reading.catalog import LedgerCatalog
+from muntin.reading.stored_results import stored_result
 from muntin.select.engine import Engine
 from muntin.server import workers as module
 from muntin.server.answering import Question
@@ -40,6 +42,7 @@ from tests.server.conftest import PATIENCE_SECONDS, fed_server, until
 from tests.server.test_live import Live
 
 ARROW = "application/vnd.apache.arrow.stream"
+MINUTE_US = 60_000_000
 FOR_EVER = ServerLimits(statement_seconds=3600.0, statement_end_seconds=3600.0)
 
 
@@ -233,6 +236,17 @@ def test_what_all_statements_need_together_ends_them(feeder, ledger, monkeypatch
     monkeypatch.setattr(module, "memory_of", lambda _: next(told))
     with serving(ledger, FOR_EVER) as (_, http):
         assert "(256 MiB)" in ask(http, heavy()).json()["error"]["message"]
+
+
+def test_a_long_trend_is_read_within_the_memory_of_all_statements(feeder, ledger):
+    """Two months of minutes, of which it says as much as of each alone."""
+    result = stored_result(Engine(LedgerCatalog(ledger)).sql("SELECT count FROM orders"), "", ())
+    starts = range(0, 60_000 * MINUTE_US, MINUTE_US)
+    points = [TrendPoint("busiest", start, start + MINUTE_US, 0, result) for start in starts]
+    feeder.ingest.writer.close_windows([], points, {})
+    with serving(ledger, FOR_EVER) as (_, http):
+        answer = ask(http, "SELECT count(*) FROM trend(busiest)")
+        assert answer.json()["rows"][0][0] >= len(points), answer.text
 
 
 def test_a_process_that_dies_is_replaced(feeder, ledger):

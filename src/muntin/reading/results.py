@@ -16,6 +16,7 @@ from muntin.select.result import Result
 from muntin.times import DAY_US, instant_text
 
 RESULT_BYTES = 2 << 10  # that objects take which say what is true of a result
+_AT_ONCE = 1_000  # results that are decoded together: each takes some 6 KB until they are joined
 _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
 _NO_ROWS = pa.table({})
@@ -62,17 +63,30 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
     """
     kept = slice(0, 0) if before is None else _shared(before, marks)
     left = marks[kept.stop - kept.start :]
-    points = []
-    if len(left):
-        first, last = int(left[0, 0]), int(left[-1, 0])
-        points = view.trend(query, start=first, end=last + 1, limit=len(left))
-    read = [_read(point) for point in points]
-    tables = [_rows(each) for each in read]
-    table = _joined(query, points, tables)
-    said = [replace(each, table=_NO_ROWS) if isinstance(each, Result) else None for each in read]
-    lineages = [lineage_of(point.result) for point in points]
-    sizes = np.array([len(rows) for rows in tables], np.int64)
-    schemas = {rows.schema for rows, each in zip(tables, said, strict=True) if each is not None}
+    said: list[Result | None] = []
+    lineages: list[Lineage] = []
+    lengths: list[int] = []
+    schemas: set[pa.Schema] = set()
+    parts: list[pa.Table] = []
+    try:
+        for at in range(0, max(len(left), 1), _AT_ONCE):
+            points = _points(view, query, left[at : at + _AT_ONCE])
+            read = [_read(point) for point in points]
+            tables = [_rows(each) for each in read]
+            parts.append(_joined(points, tables))
+            some = [
+                replace(one, table=_NO_ROWS) if isinstance(one, Result) else None for one in read
+            ]
+            schemas |= {
+                rows.schema for rows, one in zip(tables, some, strict=True) if one is not None
+            }
+            said += some
+            lineages += [lineage_of(point.result) for point in points]
+            lengths += [len(rows) for rows in tables]
+        table = _in_one_piece(parts)
+    except pa.ArrowTypeError:
+        raise _other_types(view, query, left) from None
+    sizes = np.array(lengths, np.int64)
     if before is not None and kept.stop > kept.start:
         first, end = before.starts[[kept.start, kept.stop]].tolist()
         try:
@@ -119,9 +133,16 @@ def _rows(read: Result | SelectError) -> pa.Table:
     return table.drop_columns(own).append_column(TREND_ERROR, pa.nulls(len(table), pa.string()))
 
 
-def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, each with its window in front. Raises SelectError: the query was changed, and a
-    column has had another type before."""
+def _points(view: View, query: str, marks: np.ndarray) -> list[TrendPoint]:
+    if not len(marks):
+        return []
+    first, last = int(marks[0, 0]), int(marks[-1, 0])
+    return view.trend(query, start=first, end=last + 1, limit=len(marks))
+
+
+def _joined(points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows, each with its window in front. Raises ArrowTypeError: a column has had another
+    type before."""
     lengths = [len(table) for table in tables]
 
     def column(values: list[int], kind: pa.DataType) -> pa.Array:
@@ -136,12 +157,7 @@ def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
     )
     if not tables:
         return front.append_column(TREND_ERROR, pa.array([], pa.string()))
-    if any(_MONTHS in table.schema.types for table in tables):
-        tables = [_with_months(table) for table in tables]
-    try:
-        rest = _in_one_piece(tables)
-    except pa.ArrowTypeError:
-        raise _other_types(query, points, tables) from None
+    rest = _in_one_piece(tables)
     for name in rest.column_names:
         front = front.append_column(name, rest.column(name))
     return front
@@ -149,6 +165,8 @@ def _joined(query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
 
 def _in_one_piece(tables: Sequence[pa.Table]) -> pa.Table:
     """Else each statement over it would go through thousands. Why one failed stands last."""
+    if any(_MONTHS in table.schema.types for table in tables):
+        tables = [_with_months(table) for table in tables]
     table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     return table.select(
         [*(name for name in table.column_names if name != TREND_ERROR), TREND_ERROR]
@@ -167,24 +185,33 @@ def _with_months(table: pa.Table) -> pa.Table:
     return table
 
 
-def _other_types(
-    query: str, points: Sequence[TrendPoint], tables: Sequence[pa.Table]
-) -> SelectError:
+def _other_types(view: View, query: str, marks: np.ndarray) -> SelectError:
     """Which column has changed, and since when it is what it is now."""
     newest: dict[str, pa.DataType] = {}
-    for _, table, after in zip(points[::-1], tables[::-1], (None, *points[::-1]), strict=False):
-        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
-            known = newest.setdefault(name, kind)
-            if pa.types.is_null(known):
-                newest[name] = kind
-            elif not (
-                pa.types.is_null(kind) or kind == known or (is_number(kind) and is_number(known))
-            ):
-                since = instant_text(points[-1].start if after is None else after.start)
-                return SelectError(
-                    f"the standing query '{query}' was changed: its column '{name}' is {known} "
-                    f"since {since}, and {kind} before",
-                    code="type",
-                    remedy=f"FOR '{since}' TO '{instant_text(points[-1].end)}'",
-                )
+    after: TrendPoint | None = None
+    for end in range(len(marks), 0, -_AT_ONCE):
+        for point in _points(view, query, marks[max(end - _AT_ONCE, 0) : end])[::-1]:
+            schema = _rows(_read(point)).schema
+            for name, kind in zip(schema.names, schema.types, strict=True):
+                known = newest.setdefault(name, kind)
+                if pa.types.is_null(known):
+                    newest[name] = kind
+                elif not (pa.types.is_null(kind) or _unite(kind, known)):
+                    since = instant_text((after or point).start)
+                    return SelectError(
+                        f"the standing query '{query}' was changed: its column '{name}' is {known} "
+                        f"since {since}, and {kind} before",
+                        code="type",
+                        remedy=f"FOR '{since}' TO '{instant_text(int(marks[-1, 1]))}'",
+                    )
+            after = point
     return SelectError(f"the standing query '{query}' was changed", code="type")
+
+
+def _unite(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of both may stand in one column."""
+    return (
+        one == other
+        or (is_number(one) and is_number(other))
+        or all(kind == _MONTHS or pa.types.is_duration(kind) for kind in (one, other))
+    )
