@@ -529,10 +529,12 @@ def test_a_trend_that_is_not_drawn_keeps_as_few_rows(page, server):
     state(page, "live")
     told = """async () => {
         window.requestAnimationFrame = () => 0;
-        const { trend } = await import("/static/trends.js"), query = { name: "q", select: "", on: "window" };
+        const { trend } = await import("/static/trends.js");
+        const query = { name: "q", select: "", on: "window" };
         let hear;
         const live = { subscribe: (topic, told) => { hear = told; }, seen: new Set() };
-        const range = { onchange() {}, ends: () => [], until: null }, board = document.createElement("div");
+        const range = { onchange() {}, ends: () => [], until: null };
+        const board = document.createElement("div");
         trend(board, live, query, range, ["k"]);
         const columns = ["k", "n"], types = ["varchar", "bigint"];
         for (let at = 0; at < 3000; at++) {
