@@ -339,6 +339,35 @@ def test_doctor_reads_a_whole_ledger(muntin, tmp_path):
     assert "remedy: there is no ledger at" in out
 
 
+MINUTES = [(s, "abc"[s % 3], s % 2, 1, s) for s in range(0, 86_400, 20)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "entries", "said"),
+    [
+        ("id = (SELECT max(id) FROM pieces WHERE length = 10000000)", {},
+         "and the pipeline has counted 4,320"),
+        ("length = 600000000", {},
+         "of 10 minutes from 2023-11-14T22:10:00Z its rollup holds 0 events, and its panes 20"),
+        ("length = 10000000", {"retention": {"panes": "1 hour"}},
+         "the window from 2023-11-15T21:12:20Z closed with 3 events, and its panes hold 0"),
+    ],
+)  # fmt: skip
+def test_doctor_misses_rows_of_which_nothing_is_damaged(muntin, tmp_path, lost, entries, said):
+    """As a copy of two moments does."""
+    path = tmp_path / "orders.db"
+    batches = [[events(MINUTES[at : at + 720])] for at in range(0, len(MINUTES), 720)]
+    with run(pipeline(**entries), batches, open_ledger(f"sqlite:///{path}")):
+        pass
+    assert "every payload and row" in muntin("doctor", "--ledger", f"sqlite:///{path}")[1]
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"DELETE FROM pieces WHERE {lost}")  # noqa: S608
+        connection.execute("DELETE FROM payloads WHERE piece NOT IN (SELECT id FROM pieces)")
+    code, out, _ = muntin("doctor", "--ledger", f"sqlite:///{path}")
+    assert code == 1
+    assert f"{said}\n       remedy: restore the ledger from a backup" in out
+
+
 def test_the_schema_for_editors_has_the_entries_of_every_kind(muntin):
     _, out, _ = muntin("check", "--schema")
     schema = json.loads(out)

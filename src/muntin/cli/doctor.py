@@ -161,11 +161,12 @@ _MODULES = {"pyyaml": "yaml", "numba": "muntin.summaries.kernels"}
 
 def _ledger(url: str) -> Iterator[Finding]:
     from muntin.ledger.open import open_ledger
+    from muntin.reading.agreement import disagreements
 
     shown = shown_url(url)
     try:
         with closing(open_ledger(url, create=False)) as opened:
-            damage = opened.verify()
+            damage = opened.verify() or disagreements(opened)
     except (MuntinError, OSError) as problem:
         yield False, f"ledger {shown} cannot be opened", str(problem)
         return
