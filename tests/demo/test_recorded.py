@@ -90,9 +90,16 @@ def test_a_port_that_is_taken_ends_it_before_spark_starts(tmp_path, what):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_host_that_is_none_is_told_as_that():
-    with pytest.raises(BadArgument, match=r"cannot listen on \[::1\]:0: .*; choose another --host"):
-        _listening("[::1]", 0)
+@pytest.mark.parametrize(
+    ("host", "port", "said"),
+    [
+        ("[::1]", 0, r"\[::1\]:0: .*; choose another --host"),
+        ("127.0.0.1", 99999, "127.0.0.1:99999: ports are 0 to 65535; choose another --port"),
+    ],
+)
+def test_an_address_that_is_none_is_told_as_that(host, port, said):
+    with pytest.raises(BadArgument, match=f"^cannot listen on {said}"):
+        _listening(host, port)
 
 
 def test_the_places_that_name_the_version_agree():

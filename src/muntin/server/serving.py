@@ -222,7 +222,7 @@ def _listening(host: str, port: int, option: str = "--port") -> socket.socket:
         listening.listen(BACKLOG)
     except (OSError, OverflowError) as problem:
         listening.close()
-        why = getattr(problem, "strerror", problem)
+        why = getattr(problem, "strerror", "ports are 0 to 65535")
         if isinstance(problem, socket.gaierror):
             option = option.replace("--port", "--host")
         raise BadArgument(
