@@ -44,6 +44,8 @@ WRONG = [
     ("SELECT X1 FROM vector 1.1 FOR ALL, »vector 1.2« FOR OPEN", "window", "different", "JOIN"),
     ("SELECT »foo«.time FROM orders(driver)", "unknown_name", "'foo' is not in FROM", "orders"),
     ("SELECT »quantiles«(delays, 0.5)", "unknown_function", "no function", "it stands in FROM"),
+    ("SELECT substring(driver »FROM« 2 FOR 3) FROM orders(driver)", "syntax", ")", "(x, 2, 3)"),
+    ("SELECT trim(BOTH »'a'« FROM driver) FROM orders(driver)", "syntax", ")", "trim(x, 'a')"),
     ("SELECT »current_date«()", "unknown_function", "no function", "without brackets"),
     ("SELECT »1«::TIMESTAMPTZ", "not_allowed", "the type TIMESTAMPTZ", "TIMESTAMP (UTC)"),
     ("SELECT »cuont«(*) FROM orders", "unknown_function", "no function 'cuont'", "'count'"),

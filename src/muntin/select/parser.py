@@ -452,6 +452,9 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
+_COMMAS = "between arguments stand commas: substring(x, 2, 3), trim(x, 'a')"
+
+
 def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SelectError:
     token = getattr(error, "token", None)
     message = str(error).split("\n")[0].partition(" but got <Token")[0].rstrip(". ")
@@ -464,4 +467,5 @@ def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SelectEr
         message = "something is missing here"
     at_end = token.end >= tokens[-1].end and message.startswith("Expect")
     place = Span(len(text.rstrip()), 0) if at_end else token
-    return problem_at(text, place, message[:1].lower() + message[1:])
+    remedy = _COMMAS if message == "Expecting )" else ""
+    return problem_at(text, place, message[:1].lower() + message[1:], remedy)
