@@ -321,8 +321,8 @@ def test_copy_in_binary_and_text(connection):
             "COPY (SELECT a FROM orders) TO STDOUT (FORMAT BINARY)"
         ).__enter__()
     assert wrong.value.diag.statement_position == "14"
-    for other in ("COPY orders TO STDOUT", "COPY (SELECT 1) TO '/tmp/x' (FORMAT binary)"):
-        with pytest.raises(psycopg.errors.FeatureNotSupported, match="COPY reads a SELECT"):
+    for other in ("COPY orders FROM STDIN", "COPY (SELECT 1) TO '/tmp/x' (FORMAT binary)"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="COPY reads a table or a"):
             connection.execute(other)
     with connection.cursor().copy(f"COPY ({SELECT}) TO STDOUT") as copy:
         copy.set_types(["text", "int8"])
@@ -672,6 +672,11 @@ def test_copy_into_a_file_as_psql_writes_it(fed, tmp_path):
     assert "exact; orders covers" in said[1]
     rows = [f"{driver},{count}" for driver, count in DRIVERS]
     assert path.read_text().splitlines() == ["driver,count", *rows]
+    for table in ('"orders(driver)"', "orders(driver)"):
+        url = f"{fed.postgres_url}?options=-c%20muntin.window%3DALL"
+        assert shell(url, f"\\copy {table} to '{path}' (format csv)")[0] == "COPY 5\n"
+        found = sorted(path.read_text().splitlines())
+        assert [line.rsplit(",", 2)[0] for line in found] == rows
 
 
 @psql

@@ -1,4 +1,4 @@
-"""COPY (SELECT ...) TO STDOUT: its options, and rows as text, CSV or binary."""
+"""COPY ... TO STDOUT: its options, and rows as text, CSV or binary."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -88,20 +88,24 @@ class CopyFormat:
 
 
 def copied(words: Words) -> tuple[tuple[Edit, ...], CopyFormat | None]:
-    """What leaves the SELECT that a COPY reads, and its format; nothing where a statement is no
+    """What makes a SELECT of what a COPY reads, and its format; nothing where a statement is no
     COPY. Raises SelectError: it copies something else, or in a way that is not known."""
     if not words or not words[0].is_word("COPY"):
         return (), None
     close = words.pairs.get(1, 0)
-    said = words.said(close + 1, len(words)) if close else ""
+    stdout = next((at for at, word in enumerate(words) if word.is_word("STDOUT")), 0)
+    to = close + 1 if close else max(stdout - 1, 0)  # of what stands between: a table
+    said = words.said(to, len(words))
     begun = _TO_STDOUT.match(said)
     if begun is None:
-        raise words[0].wrong("COPY reads a SELECT, and writes to STDOUT", "not_allowed", _REMEDY)
-    edits = Edit(0, words[1].end, ""), Edit(words[close].start, words[-1].end, "")
+        message = "COPY reads a table or a SELECT, and writes to STDOUT"
+        raise words[0].wrong(message, "not_allowed", _REMEDY)
+    begin = Edit(0, words[1].end, "") if close else Edit(0, words[0].end, "SELECT * FROM")
+    edits = begin, Edit(words[close or to].start, words[-1].end, "")
     try:
         return edits, _format_of(said[begun.end() :].strip())
     except ValueError as problem:
-        raise words[close].wrong(f"COPY: {problem}", "not_allowed", _OPTIONS) from None
+        raise words[close or to].wrong(f"COPY: {problem}", "not_allowed", _OPTIONS) from None
 
 
 def _format_of(said: str) -> CopyFormat:
