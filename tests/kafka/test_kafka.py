@@ -367,6 +367,16 @@ def test_a_topic_that_is_made_again_while_it_is_read_loses_nothing_unsaid(
     assert counted(again) == oracle(range(500))
 
 
+def test_a_topic_that_there_is_not_is_named(broker, tmp_path):
+    produce(orders(range(10)), "there", {"bootstrap.servers": broker.servers})
+    spec = spec_of("missing", broker, tmp_path)
+    spec["source"]["options"] |= {"subscribe": "there,no-such"}
+    for begin in (muntin.stream, muntin.summarize):
+        with pytest.raises(SourceError, match="no topic 'no-such', or none any more: make"):
+            begin(None, spec)
+    assert not (tmp_path / "missing.db").exists()
+
+
 def grow(broker: Broker, topic: str, partitions: int) -> None:
     """In a function of its own: a client that outlives the broker calls for it on stderr, and an
     error that a test expects holds what stands in the test until it is collected."""

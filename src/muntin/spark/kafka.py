@@ -49,6 +49,10 @@ ALL = "all"  # of a topic's partitions
 _SHOWN_BYTES = 4_000  # of a malformed value
 _PART_OF_LOGIN = re.compile(r"'.*'(?= in JAAS config$)", re.DOTALL)  # such as of a password
 _NO_TOPIC = "UnknownTopicOrPartitionException"
+_MISSING = (
+    "source: Kafka has no topic '{}', or none any more: make it, or correct the names under "
+    "subscribe: or assign:"
+)
 _WRONG_OPTION = (ValueError, TypeError, AttributeError, re.error)
 
 Placing = Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]
@@ -113,8 +117,9 @@ class Topics:
         """What Kafka calls its cluster and, since each was made, the topics that a source reads:
         {cluster: …, topics: {name: …}}; {} of another source, or by Spark Connect.
 
-        `patiently`: a broker that is away is waited for as long as Spark does. Raises SourceError:
-        Kafka does not answer, though a connection is taken: Spark would try for ever.
+        `patiently`: a broker that is away is waited for as long as Spark does, and so may a topic
+        be. Raises SourceError: Kafka does not answer, though a connection is taken: Spark would try
+        for ever; or it has no topic of a name, which Spark does not name.
         """
         if self._source is None or self._java is None:
             return {}
@@ -124,7 +129,7 @@ class Topics:
         try:
             if patiently:
                 seconds = _MINUTE * int(_said(self._source).get("fetchoffset.numretries", 3))
-            return self._asked(self._source, seconds)
+            return self._asked(self._source, seconds, patiently=patiently)
         except Py4JJavaError as problem:
             said = f"{class_of(_root(problem))}: {_root(problem).getMessage()}"
             said = _PART_OF_LOGIN.sub("'***'", hide_secrets(said, self._source.options))
@@ -140,7 +145,7 @@ class Topics:
         except (Py4JError, *_WRONG_OPTION):
             return {}  # Spark says what is wrong; or the user's own client is too old to know
 
-    def _asked(self, source: SourceSpec, seconds: int) -> dict[str, Any]:
+    def _asked(self, source: SourceSpec, seconds: int, *, patiently: bool) -> dict[str, Any]:
         from py4j.protocol import Py4JJavaError
 
         java, admin = self._java.java, self._java.org.apache.kafka.clients.admin
@@ -169,6 +174,8 @@ class Topics:
             except Py4JJavaError as problem:
                 if class_of(_root(problem)) != _NO_TOPIC:
                     raise
+                if not patiently:  # else a batch that was planned before is read to its end
+                    raise SourceError(_MISSING.format(name)) from None
         return {"cluster": cluster, "topics": topics}
 
     def close(self) -> None:
