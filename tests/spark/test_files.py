@@ -373,6 +373,19 @@ def test_a_damaged_file_of_orc_that_should_tell_the_schema_is_named(spark, tmp_p
 
 
 @pytest.mark.spark
+def test_times_of_orc_that_spark_cannot_read_are_told_with_what_helps(spark, tmp_path):
+    early = dt.datetime(1969, 12, 31, 23, 59, 59, 1)
+    orc.write_table(pa.table({"at": [START], "k": ["x"], "v": [early]}), tmp_path / "a.orc")
+    source = {"format": "orc", "path": str(tmp_path)}
+    spec = {"name": "p", "time": "at", "pane": "1 s", "summaries": {"m": {"keys": ["v"]}}}
+    with pytest.raises(SourceError, match=r"times before 1970 .* ORC .* schema of the others"):
+        muntin.summarize(None, spec | {"source": source}, ledger=temporary())
+    named = {"source": source | {"schema": "at timestamp, k string"}}
+    spec |= named | {"summaries": {"m": {"keys": ["k"]}}}
+    assert muntin.summarize(None, spec, ledger=temporary()).progress.counted == 1
+
+
+@pytest.mark.spark
 def test_nanoseconds_beside_other_units_never_move_a_time(spark, tmp_path):
     """Where Spark reads them, both are numbers: microseconds landed in January 1970."""
     folder = written(tmp_path / "data", {"a.parquet": rows(unit="ns"), "b.parquet": rows(5)})
@@ -406,12 +419,68 @@ def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp
         "name": "p", "time": "t", "pane": "1 s", "fields": {"w": "v + 1"}, "source": source,
         "summaries": {"m": summary},
     }  # fmt: skip
-    said = r"int64\.parquet: column 'v' is INT64 there, int to Spark.* wider type as schema:"
+    said = r"int64\.parquet: column 'v' is int64 there, int to Spark.* wider type as schema:"
     with pytest.raises(SourceError, match=said):
         muntin.summarize(None, spec, ledger=temporary())
     wide = source | {"schema": "t timestamp, k string, v bigint"}
     found = muntin.summarize(None, spec | {"source": wide}, ledger=temporary())
     assert found.sql("SELECT v, w FROM m FOR ALL").rows == [[14, 16]]
+
+
+CENTS = pa.array([Decimal("1.25")], pa.decimal128(9, 2))
+MISREAD = {  # those of a second file, beside a first one: Spark takes them for others, unsaid
+    "cut": (pa.array([7], pa.int8()), pa.array([65_537], pa.int32()), "int", 65_544),
+    "signed": (pa.array([7], pa.int32()), pa.array([2**32 - 1], pa.uint32()), "bigint", 2**32 + 6),
+    "far": (pa.array([7]), pa.array([2**63 - 1], pa.uint64()), "decimal(20, 0)", 2**63 + 6),
+    "cents": (pa.array([7], pa.int32()), CENTS, "decimal(18, 2)", 8.25),
+    "times": (pa.array([7]), pa.array([3], pa.time64("us")), None, None),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", MISREAD)
+def test_numbers_of_parquet_are_never_read_as_others(spark, tmp_path, name):
+    *files, wide, total = MISREAD[name]
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for place, values in zip("ab", files, strict=True):
+        columns = {"t": moment, "v": values, "nothing": pa.nulls(1), "other": values}
+        pq.write_table(
+            pa.table(columns), folder / f"{place}.parquet",
+            use_dictionary=False, store_decimal_as_integer=True,  # as Spark and DuckDB have them
+        )  # fmt: skip
+    source = {"format": "parquet", "path": str(folder)}
+    spec = {
+        "name": "p", "time": "t", "pane": "1 s", "fields": {"w": "v", "n": "nothing"},
+        "source": source, "summaries": {"m": {"indicators": ["w"], "keys": ["n"]}},
+    }  # fmt: skip
+
+    def streamed(given):
+        place = str(tmp_path / given["source"].get("schema", "inferred"))
+        stream = muntin.stream(None, given, ledger=temporary(), checkpoint=place, once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream
+
+    for run in (lambda given: muntin.summarize(None, given, ledger=temporary()), streamed):
+        with pytest.raises(SourceError, match=r"b\.parquet: column 'v' is .* wider type as"):
+            run(spec)
+        if wide:
+            named = source | {"schema": f"t timestamp, v {wide}, nothing int"}
+            answer = run(spec | {"source": named}).sql("SELECT w FROM m FOR ALL")
+            assert answer.rows == [[total]]
+
+
+@pytest.mark.spark
+def test_a_frame_over_integers_with_a_sign_and_without_is_told_with_what_helps(spark, tmp_path):
+    moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    for place, kind in (("a", pa.int64()), ("b", pa.uint64())):
+        table = pa.table({"t": moment, "v": pa.array([7], kind)})
+        pq.write_table(table, tmp_path / f"{place}.parquet")
+    summary = {"keys": ["t"], "indicators": ["v"]}
+    spec = {"name": "p", "time": "t", "pane": "1 s", "summaries": {"m": summary}}
+    with pytest.raises(SourceError, match=r"integers without a sign.* files alike, .*bigint"):
+        muntin.summarize(spark.read.parquet(str(tmp_path)), spec)
 
 
 @pytest.mark.spark

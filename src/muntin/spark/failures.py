@@ -16,6 +16,10 @@ AS_IT_IS = (
     ", or let Arrow read each as it is: without fields, and where no file lacks a column that the "
     "pipeline reads"
 )
+ONE_TYPE = (
+    "{0}: column '{1}' is {3} there, {2} to Spark, which knows one type: write the files alike, "
+    "name the wider type as schema: under source" + AS_IT_IS
+)
 DAMAGED = (
     ". Where it is damaged, or not written to its end, put a whole one in its place, under its "
     "name; or delete it, and go on without its events by  "
@@ -74,9 +78,17 @@ _MEANT = {
     ),
     # of a Parquet file whose column is of another type than in the first
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(\S+)\. .*? Parquet column "
-    r"\[(.*?)\]\. Expected Spark type (\w.*?), actual Parquet type (\w+)": (
-        "{0}: column '{1}' is {3} there, {2} to Spark, which knows one type: write the files "
-        "alike, name the wider type as schema: under source" + AS_IT_IS
+    r"\[(.*?)\]\. Expected Spark type (\w.*?), actual Parquet type (\w+)": ONE_TYPE,
+    r"IllegalArgumentException: nanos > 999999999 or < 0": (
+        "source: Spark cannot read times before 1970 with parts of a second from ORC files that "
+        "others wrote, such as Arrow: write the files by Spark, or as Parquet; or leave their "
+        "column out, by a schema of the others"
+    ),
+    r"UnsupportedOperationException: org\.apache\.parquet\.column\.values\.dictionary": (
+        "source: in one of the Parquet files a column has integers without a sign, and in the "
+        "first one others, and Spark, which does not say where, knows one type: write the files "
+        "alike, read them with a schema of a wider type (decimal(20, 0) holds those of 64 bits, "
+        "bigint all others)" + AS_IT_IS
     ),
 }
 """What Spark and its connectors say, and what it means."""

@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pyarrow import types
+from pyarrow import types, uint64
 
 from muntin.errors import SourceError
 from muntin.spark.ddl import UNKNOWN, declared
@@ -30,7 +30,8 @@ _UNREAD = {
     ),
     b"\xfd7zX": "packed by xz, which Spark does not read: pack it by gzip or zstd",
 }
-_OF_ONE_TYPE = re.compile(r"\w*int|float|double|boolean|date|timestamp|decimal\(.*\)")
+OF_ONE_TYPE = re.compile(r"\w*int|float|double|boolean|date|timestamp|decimal\(.*\)")
+"""Types of Spark that `holds` knows, as it calls them."""
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers, by their bits
 _SHOWN_CHARACTERS = 100
 _MARK = "\ufffd".encode()
@@ -178,7 +179,7 @@ def _wrong_type(path: str, kinds: Mapping[str, str]) -> str:
         return ""  # it is Spark that reads the file, and says what is wrong with it
     for name, there in zip(schema.names, schema.types, strict=True):
         kind = kinds.get(name, "")
-        if _OF_ONE_TYPE.fullmatch(kind) and not _holds(declared(f"c {kind}")["c"], there):
+        if OF_ONE_TYPE.fullmatch(kind) and not holds(declared(f"c {kind}")["c"], there):
             return (
                 f"column '{name}' is {there} in this file and {kind} to Spark, which does not hold "
                 "its values: write the files alike, or name the wider type as schema: under source"
@@ -186,19 +187,23 @@ def _wrong_type(path: str, kinds: Mapping[str, str]) -> str:
     return ""
 
 
-def _holds(wanted: Any, there: Any) -> bool:
-    """Has one type of Arrow, or one that is Spark's to know, all values of another?"""
-    digits = _DIGITS.get(there.bit_width, 0) if types.is_integer(there) else 99
+def holds(wanted: Any, there: Any) -> bool:
+    """Has one type of Arrow, or one that is Spark's to know, all values of another, as Spark reads
+    them?"""
+    unsigned = types.is_unsigned_integer(there)
+    digits = 99
+    if types.is_integer(there):
+        digits = _DIGITS[there.bit_width] + (there == uint64())
     if types.is_decimal(there):
         digits = there.precision - there.scale
     if types.is_decimal(wanted):
         scale = there.scale if types.is_decimal(there) else 0
         return scale <= wanted.scale and digits <= wanted.precision - wanted.scale
     if types.is_floating(wanted) and types.is_integer(there):
-        return True
+        return not unsigned or there.bit_width < 32  # what is larger would have a sign
     if types.is_floating(wanted) or types.is_integer(wanted):
         alike = types.is_floating if types.is_floating(wanted) else types.is_integer
-        return alike(there) and there.bit_width <= wanted.bit_width
+        return alike(there) and there.bit_width + unsigned <= wanted.bit_width
     is_time = types.is_timestamp(wanted) and types.is_temporal(there)
     return bool(there == wanted or is_time or wanted == UNKNOWN)
 

@@ -24,13 +24,13 @@ from muntin.arrow import is_text, value_type
 from muntin.errors import SourceError
 from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
-from muntin.spark.frame_columns import check_names, check_types
+from muntin.spark.frame_columns import check_names, check_types, may_read
 from muntin.spark.java import class_of, items_of
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_nanoseconds
+from muntin.spark.source import check_kinds
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
 from muntin.spec import Pipeline, SourceSpec
 from muntin.summaries.key_columns import kind_of
@@ -114,8 +114,8 @@ def gather_batch(
     """Partials of a micro-batch of local Parquet files; None where Spark must read them.
 
     Spark also reads files that are not what the pipeline needs: it fills in columns that are
-    missing, or says what is wrong. Raises SourceError: Spark must, and columns of `nanoseconds`
-    have another unit in a file.
+    missing, or says what is wrong. Raises SourceError: Spark must, and would read columns as
+    others, as `check_kinds`.
     """
     if source.format != "parquet" or not is_classic(df.sparkSession):
         return None
@@ -129,8 +129,9 @@ def gather_batch(
                      pipeline.name, problem)  # fmt: skip
     if files:
         return _gather_files(df.sparkSession, files, pipeline)
-    if nanoseconds:
-        check_nanoseconds(_files_of(df), nanoseconds)
+    read = may_read(pipeline, df.columns)
+    kinds = {name: kind for name, kind in df.dtypes if name in read}
+    check_kinds(source, _files_of(df), kinds, nanoseconds)
     return None
 
 

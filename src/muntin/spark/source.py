@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from muntin.errors import SourceError, SpecError
 from muntin.spark.ddl import declared, in_backticks, in_ddl
-from muntin.spark.failures import AS_IT_IS, DAMAGED, reason
-from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
+from muntin.spark.failures import AS_IT_IS, DAMAGED, ONE_TYPE, reason
+from muntin.spark.file_starts import (
+    OF_ONE_TYPE,
+    check_content,
+    form_of,
+    has_headers,
+    header_of,
+    holds,
+    wrong_encoding,
+)
 from muntin.spark.files import (
     FILE_FORMATS,
     filled_files,
@@ -64,8 +74,10 @@ def batch_source(
     ddl = source.schema_ or (inferred_ddl(spark, source) if is_text else None)
     found = _loaded(spark, reader, source, ddl, for_spark(source.path or ""), keep_malformed=True)
     _check_zone(source, found, reader, pipeline)
-    if nanoseconds := nanoseconds_of(source):
-        check_nanoseconds(filled_files(source.path or ""), nanoseconds)
+    if source.format == "parquet":
+        read = may_read(pipeline, found.columns) if pipeline else ()
+        kinds = {name: kind for name, kind in found.dtypes if name in read}
+        check_kinds(source, filled_files(source.path or ""), kinds, nanoseconds_of(source))
     return read_of(found, source)
 
 
@@ -123,33 +135,51 @@ def nanoseconds_of(source: SourceSpec) -> set[str]:
     if source.format != "parquet" or source.schema_ or not source.path:
         return set()
     files = filled_files(source.path)
-    return {name for name, unit in _units(files[0]).items() if unit == "ns"} if files else set()
+    return {f.name for f in _schema(files[0]) if _unit(f.type) == "ns"} if files else set()
 
 
-def check_nanoseconds(files: Iterable[str], columns: Collection[str]) -> None:
-    """Are columns of nanoseconds that in these Parquet files, too? Raises SourceError: Spark would
-    read other units as the same numbers: times would be a thousandth."""
-    for file in files:
-        units = _units(file)
-        other = next((name for name in columns if units.get(name, "ns") != "ns"), None)
-        if other is not None:
-            raise SourceError(
-                f"{file}: column '{other}' is in {units[other]}, and in ns in the first file that "
-                f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
-            )
+def check_kinds(
+    source: SourceSpec,
+    files: Sequence[str],
+    kinds: Mapping[str, str],
+    nanoseconds: Collection[str],
+) -> None:
+    """Does Spark read these columns of local Parquet files as what they are? `kinds`: its types of
+    them; `nanoseconds`: as `nanoseconds_of`. Raises SourceError: it would read numbers of another
+    type or unit, as the bytes stand there: 65,537 as 1, 1.25 as 125, and times as a thousandth."""
+    here = local_path(source.path or "")
+    others = {*nanoseconds, *(partitions_of(here, map(Path, files)) if here else ())}
+    kinds = {n: k for n, k in kinds.items() if n not in others and OF_ONE_TYPE.fullmatch(k)}
+    ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
+    wanted = declared(ddl) if ddl else {}
+    for file in files if wanted or nanoseconds else ():
+        for field in _schema(file):
+            name, there = field.name, field.type
+            is_meant = source.schema_ and pa.types.is_temporal(there)  # as the number of it
+            if is_meant or pa.types.is_duration(there) or pa.types.is_null(there):
+                continue
+            if name in nanoseconds and _unit(there) not in ("", "ns"):
+                raise SourceError(
+                    f"{file}: column '{name}' is in {there.unit}, and in ns in the first file that "
+                    f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
+                )
+            if name in wanted and not holds(wanted[name], there):
+                raise SourceError(ONE_TYPE.format(file, name, kinds[name], there))
 
 
-def _units(file: str | Path) -> dict[str, str]:
-    """The units of a Parquet file's timestamps; those of 96 bits are no numbers to Spark."""
-    import pyarrow as pa
+def _unit(kind: pa.DataType) -> str:
+    return kind.unit if pa.types.is_timestamp(kind) else ""
+
+
+def _schema(file: str | Path) -> pa.Schema:
+    """Of a Parquet file; its times of 96 bits are no numbers to Spark."""
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
-            schema = opened.schema_arrow
+            return opened.schema_arrow
     except (pa.ArrowInvalid, OSError):
-        return {}  # Spark says why
-    return {f.name: f.type.unit for f in schema if pa.types.is_timestamp(f.type)}
+        return pa.schema([])  # Spark says why
 
 
 def check_source(source: SourceSpec | None) -> SourceSpec:
