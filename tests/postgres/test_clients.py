@@ -366,6 +366,8 @@ def test_copy_that_is_prepared(connection):
         ("FOR $1::text TO $2", (25, 1184), ("1970-01-01", "2000-01-01"), []),
         ("FOR WINDOW $1", (1184,), ("2023-11-14 22:14:20",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
+        ("WHERE date_part($1::text, now()) > 2000 FETCH FIRST ($2::int) ROWS ONLY", (25, 23),
+         ("year", 0), []),
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
         ("WHERE driver = ANY($1) AND count = any($2::int[])", (1009, 1007),
          ('{a, "b" ,NULL}', "{17,18}"), [b"a", b"b"]),

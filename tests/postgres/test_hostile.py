@@ -104,6 +104,16 @@ def test_a_start_that_wants_more_than_is_spoken(fed, minor, options, answer):
     assert b"SELECT 1\0" in found
 
 
+def test_a_start_that_sets_something(fed):
+    """As asyncpg's server_settings and pgx do, each under its own name."""
+    body = b"user\0x\0muntin.window\0ALL\0client_min_messages\0warning\0\0"
+    start = struct.pack(">iI", 8 + len(body), 196_608) + body
+    asked = message(b"Q", b"SELECT count FROM orders\0")
+    found = said(fed, start, asked, END, goes=False)
+    assert message(b"D", struct.pack(">hi", 1, 2) + b"90") in found
+    assert b"NOTICE" not in found
+
+
 @pytest.mark.parametrize(
     "first",
     [

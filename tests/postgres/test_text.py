@@ -266,6 +266,8 @@ def test_a_cast_of_a_literal_to_what_it_is():
         (r"""a = E'b\\c''d\'' AND b = E'\x41' AND c = ANY( E'{"\\\\"}')""",  # libpq's quoting
          r"""a = 'b\c''d''' AND b = E'\x41' AND c IN ('\')"""),
         ("ranks(d, $1::float8, 5, $1::double precision)", "ranks(d, 1, 5, 1)"),
+        ("substring(a FROM b(2) FOR 3) || SUBSTRING(a, 2) FROM o FOR ALL",  # SQLAlchemy
+         "substring(a , b(2) , 3) || SUBSTRING(a, 2) FROM o FOR ALL"),
         ("EXISTS (SELECT FROM o) AND exists(select 1 from o)",
          "EXISTS (SELECT 1 FROM o) AND exists(select 1 from o)"),
     ],

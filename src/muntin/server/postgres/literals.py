@@ -8,6 +8,7 @@ from datetime import datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
+from muntin.select.allowed import CONSTANTS
 from muntin.select.syntax import text_literal
 from muntin.server.postgres.relations import TIME, selects_of
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
@@ -148,7 +149,11 @@ def stand_ins(text: str, types: Sequence[int]) -> list[str]:
         for n, oid in enumerate(types)
     ]
     for at, number in _parameters(words):
-        chosen[number] = _STAND_INS.get(words[at - 1].value, chosen[number])
+        in_brackets = words[at - 1].text == "("
+        before = words[at - 1 - in_brackets]
+        chosen[number] = _STAND_INS.get(before.value, chosen[number])
+        if in_brackets and CONSTANTS.get(before.text.lower()) == 0:
+            chosen[number] = "'day'"  # a unit
         if call := called(words, at):
             item = "0" if types[number] in _INTEGERS else "''"
             chosen[number] = _OF_CALLS.get(call, (0, item))[1]

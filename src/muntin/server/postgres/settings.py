@@ -22,6 +22,8 @@ _NAMES = {name.lower(): name for name in SETTINGS}
 _OWN = "application_name"
 _REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index(_OWN)]
 _WINDOW = "muntin.window"
+_OF_STARTUP = ("user", "database", "replication", "options")
+"""What a startup message says beside settings."""
 _OPTION = re.compile(r"(?<!\S)(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])+)")
 _QUIET = ("warning", "error", "log", "fatal", "panic")
 _ALSO = {"transaction_isolation_level": "transaction_isolation", "time_zone": "timezone"}
@@ -39,6 +41,9 @@ class SessionSettings:
         for found in _OPTION.finditer(given.get("options", "")):
             value = re.sub(r"\\(.)", r"\1", found[2])  # a blank has a backslash before it
             self.set(found[1].lower().replace("-", "_"), value)
+        for name, value in given.items():  # as asyncpg's server_settings and pgx send them
+            if name not in _OF_STARTUP and not name.startswith("_pq_."):
+                self.set(name.lower(), value)
         self.set(_OWN, given.get(_OWN, "")[:64])
         self._first = dict(self._values)
 

@@ -308,6 +308,9 @@ def _types(words: Words) -> Iterator[Edit]:
         if word.kind == "string" and word.end - word.start > len(word.text):  # E'…'
             yield Edit(word.start, word.end, word.text)
         after = [other.text for other in words[at + 1 : at + 4]]
+        if word.is_word("SUBSTRING") and after[:1] == ["("]:  # (x FROM 2 FOR 3)
+            inside = outside(words, at + 2, words.pairs.get(at + 1, at + 2))
+            yield from (Edit(w.start, w.end, ",") for _, w in inside if w.is_word("FROM", "FOR"))
         if word.is_word("ANY", "ALL") and after[:1] == ["("] and after[2:]:
             yield from _any_of_constants(words, at)
 
