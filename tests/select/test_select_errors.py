@@ -47,6 +47,8 @@ WRONG = [
     ("SELECT substring(driver »FROM« 2 FOR 3) FROM orders(driver)", "syntax", ")", "(x, 2, 3)"),
     ("SELECT trim(BOTH »'a'« FROM driver) FROM orders(driver)", "syntax", ")", "trim(x, 'a')"),
     ("SELECT »current_date«()", "unknown_function", "no function", "without brackets"),
+    ("SELECT 1 FROM orders(driver) WHERE »CAST«(driver AS VARCHAR) = true", "type", "a text", ""),
+    ("SELECT 1 FROM orders(driver) WHERE »TRY_CAST«(driver AS VARCHAR) < 5", "type", "a text", ""),
     ("SELECT »1«::TIMESTAMPTZ", "not_allowed", "the type TIMESTAMPTZ", "TIMESTAMP (UTC)"),
     ("SELECT »cuont«(*) FROM orders", "unknown_function", "no function 'cuont'", "'count'"),
     ("SELECT »count« FROM orders(driver) a, orders(area) b", "ambiguous", "in more", "a.count"),

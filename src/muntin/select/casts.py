@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 _INTEGERS = ("INT", "INTEGER")
 _ZONED = re.compile(r"\s*\S+?[ T][\d:.]+\s*(.*?)\s*", re.DOTALL)
 _FRACTION = re.compile(r"\d\.\d")
-_CAST = re.compile(rb"(TRY_)?CAST\(")
+_CAST = re.compile(rb"(?!\w+\([\w.\"]+ AS TEXT\))(TRY_)?CAST\(")  # but of a text to text: none
 _TIME_OF_DAY = re.compile(r"\S[ T].*[1-9]")  # but midnight
 _UTC = re.compile(r"|Z|UTC|GMT|[+-]00(:?00)*", re.IGNORECASE)
 
