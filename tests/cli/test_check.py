@@ -101,6 +101,20 @@ def test_what_spark_would_read_is_good(check, tmp_path, path, data, more):
     assert (code, said.splitlines()[0]) == (0, "p.yaml: good: 1 summary, 1 query")
 
 
+def test_columns_that_later_json_files_have_are_there(check, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "1.json").write_text('{"at": "2024-01-01T00:00:00Z", "origin": "EWR"}\n')
+    late = ', "delay": 16}'
+    (folder / "2.json").write_text(f'{{"at": "2024-01-02T00:00:00Z", "origin": "JFK"{late}\n')
+    (folder / "3.json").write_text('{"at\n')
+    text = GOOD.replace("format: parquet, path: data.parquet", "format: json, path: folder")
+    assert check(text)[0] == 0
+    code, said = check(text.replace("[delay, late]", "[dealy]"))
+    assert code == 1
+    assert "did you mean 'delay'? (where later files have it, name all columns in" in said
+
+
 @pytest.mark.parametrize(
     ("old", "new", "place", "said"),
     [

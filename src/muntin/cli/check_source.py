@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from muntin import storage
 from muntin.arrow import UNSIGNED_OF_SPARK, pc
-from muntin.cli.sample import UNREAD, as_spark_reads, is_unread
+from muntin.cli.sample import UNREAD, as_spark_reads, is_unread, telling
 from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
@@ -139,16 +140,23 @@ def look(source: SourceSpec, time: str) -> Seen:
         return Seen(columns_of(source))
     if source.format.startswith("rate"):
         return Seen(dict(_RATE))
-    file = first_file(source)
+    files = files_of(source)
     declared = declared_columns(source.schema_) if source.schema_ else None
-    if file is None:
+    if not files:
         return Seen(declared)
+    file = files[0]
     check_content(source, file)
     seen = Seen(declared)
     if source.format == "parquet":
         seen = _look_at_parquet(file, time, declared)
     elif source.format in ("csv", "json"):
         seen = _look_at_text(source, file, time, declared)
+        if source.format == "json" and declared is None and seen.columns is not None:
+            for other in telling(files):  # Spark has the columns of all files
+                with suppress(SourceError):  # records that do not parse are rejected
+                    later = _look_at_text(source, other, time, None).columns or {}
+                    differ = {n for n, kind in later.items() if seen.columns.get(n, kind) != kind}
+                    seen.columns |= later | dict.fromkeys(differ, UNKNOWN)
     if seen.columns is not None:
         here = Path(storage.path_of(source.path or ""))
         if source.options.get("recursiveFileLookup") != "true":
@@ -156,15 +164,15 @@ def look(source: SourceSpec, time: str) -> Seen:
     return seen
 
 
-def first_file(source: SourceSpec) -> Path | None:
-    """The first of the local files that a source reads; None where they are elsewhere."""
+def files_of(source: SourceSpec) -> list[Path]:
+    """The local files that a source reads; none where they are elsewhere."""
     path = source.path
     if source.format not in FILE_FORMATS:
-        return None
+        return []
     if not path:
         raise SourceError(f"source.path: is missing: {source.format} reads files")
     if storage.is_elsewhere(path):
-        return None
+        return []
     here = Path(storage.path_of(path))
     files = files_at(here)
     if here.is_dir():
@@ -179,7 +187,7 @@ def first_file(source: SourceSpec) -> Path | None:
         raise SourceError(f"source.path: {path}: no such file or folder")
     elif not files and "{" not in path:
         raise SourceError(f"source.path: {path}: no file matches")
-    return files[0] if files else None
+    return files
 
 
 def _check_one_kind(source: SourceSpec, files: list[Path]) -> None:

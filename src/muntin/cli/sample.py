@@ -236,7 +236,7 @@ def _is_beyond_int64(column: pa.ChunkedArray) -> bool:
 
 
 def _files(data: Path) -> tuple[str, list[Path]]:
-    """The largest file, then the first and the last, which tell how long a time there is."""
+    """The `telling` files, and their format."""
     if not data.exists():
         raise SourceError(f"{data}: no such file or folder")
     files = [file for file in files_at(data) if format_of(file) in _READERS]
@@ -246,13 +246,19 @@ def _files(data: Path) -> tuple[str, list[Path]]:
     alike = [file for file in files if format_of(file) == form and file.stat().st_size]
     if not alike:
         raise SourceError(f"{files[0]}: holds no rows, so there is nothing to look at")
-    largest = max(alike, key=lambda file: file.stat().st_size)
-    if largest.suffix in UNREAD:
+    found = telling(alike)
+    if found[0].suffix in UNREAD:
         raise SourceError(
-            f"{largest}: there is no looking into {largest.suffix}: name a file that is unpacked, "
-            "or a .gz, and then write this path into the pipeline file"
+            f"{found[0]}: there is no looking into {found[0].suffix}: name a file that is "
+            "unpacked, or a .gz, and then write this path into the pipeline file"
         )
-    return form, list(dict.fromkeys((largest, alike[0], alike[-1])))
+    return form, found
+
+
+def telling(files: list[Path]) -> list[Path]:
+    """The largest file, then the first and the last, which tell how long a time there is."""
+    largest = max(files, key=lambda file: file.stat().st_size)
+    return list(dict.fromkeys((largest, files[0], files[-1])))
 
 
 def _unusable(

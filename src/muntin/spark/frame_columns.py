@@ -109,7 +109,8 @@ def no_column(column: str, pipeline: Pipeline, there: list[str], where: str = ""
     where = where or ("time" if column == pipeline.time.column else users[0])
     shown = [name for name in there if not name.startswith("_muntin_")]  # of reading itself
     hint = (did_you_mean(column, shown, "columns") or "nor any other") + separated(shown)
-    if pipeline.source and pipeline.source.format == "parquet" and not pipeline.source.schema_:
+    source = pipeline.source
+    if source and source.format in ("parquet", "json") and not source.schema_:
         hint += " (where later files have it, name all columns in source.schema)"
     return f"{where}: the source has no column '{column}'; {hint}"
 
