@@ -389,6 +389,42 @@ def test_keys_change_without_a_restart(spark, tmp_path):
     stream.stop()
 
 
+def test_columns_change_while_a_batch_begins(spark, tmp_path, monkeypatch):
+    """Who follows the pipeline file is another thread than the batches'."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    first = events([(s, "a", 1, 1, 1) for s in range(0, 40, 5)])
+    df = spark.readStream.schema(spark.createDataFrame(first).schema).parquet(str(folder))
+    of = {"keys": ["driver"], "indicators": ["served"]}
+    spec = pipeline(trigger="100 ms", summaries={"orders": of}, queries={})
+    more = pipeline(
+        trigger="100 ms", summaries={"orders": of | {"indicators": ["served", "fare"]}}, queries={}
+    )
+    changing = []
+    prepared = streams.Stream._gather
+
+    def gather(stream, batch, known):
+        found = prepared(stream, batch, known)
+        if not changing:
+            changing.append(threading.Thread(target=stream.reconfigure, args=[more]))
+            changing[0].start()
+            changing[0].join(3)
+        return found
+
+    monkeypatch.setattr(streams.Stream, "_gather", gather)
+    stream = muntin.stream(df, spec, ledger=f"sqlite:///{tmp_path}/columns.db")
+    arrive(first, folder / "a.parquet")
+    stream.query.processAllAvailable()
+    changing[0].join(PATIENCE_SECONDS)
+    arrive(events([(s, "b", 2, 1, 7) for s in range(40, 80, 5)]), folder / "b.parquet")
+    stream.query.processAllAvailable()
+    assert stream.sql("SELECT driver, fare FROM orders(driver) FOR ALL ORDER BY driver").rows == [
+        ["a", None],
+        ["b", 56],
+    ]
+    stream.stop()
+
+
 def test_a_stream_stops_while_batches_keep_coming(spark, tmp_path):
     """Stopping waits for the batch at hand, and a batch that begins meanwhile does not wait."""
     folder = tmp_path / "events"

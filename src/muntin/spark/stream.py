@@ -231,7 +231,8 @@ class Stream(RunningPipeline):
             raise self._problem or SourceError("the pipeline has not started")
         before = replace(ingest.progress)
         try:
-            ingest.take(batch_id, self._gather(df, ingest.pipeline))
+            # asked once nobody changes the spec: columns must be those of the same one
+            ingest.take(batch_id, lambda plan: self._gather(df, ingest.pipeline)(plan))
         except Exception as problem:
             if not self._stopping:
                 self._problem = problem
