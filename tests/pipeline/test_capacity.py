@@ -149,6 +149,7 @@ def test_slices_count_that_hold_an_event_and_are_kept():
     [
         (["--rate", "10", "--keys", "driver=200"], "ledger:"),
         (["--rate", "10"], "not counted, since the file says its memory: beats\n"),
+        (["--rate", "10"], "cores:   less than 0.001 to fold"),
         (["--rate", "10", "--keep", "30 dayz"], "--keep: '30 dayz' is not a duration"),
         (["--rate", "10", "--keys", "driver"], "write for example user=200000"),
         (["--rate", "10", "--keys", "driver=²"], "'driver=²': write for example user=200000"),

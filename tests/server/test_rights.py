@@ -129,3 +129,12 @@ def test_a_file_without_a_token_lets_nobody_in_and_takes_nobody_out(tmp_path, he
     path.write_bytes(held)
     with pytest.raises(BadArgument, match="holds no token"):
         _secret(path, "")
+
+
+def test_a_file_of_several_tokens_is_named(tmp_path):
+    from muntin.cli.serve import _secret
+
+    path = tmp_path / "token"
+    path.write_text(f"{READER}\n{OTHER}\n")
+    with pytest.raises(BadArgument, match=f"{path} holds several lines"):
+        _secret(path, "")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from muntin.errors import SpecError
 from muntin.spark import settings
 from muntin.spark.checkpoint import checkpoint_beside
 from muntin.spark.session import own_python
@@ -108,6 +109,11 @@ def test_a_checkpoint_that_an_older_process_still_writes_to_is_known_by_its_erro
 @pytest.mark.parametrize("url", ["/data/a.db", "sqlite:////data/a.db?busy=3"])
 def test_a_checkpoint_is_beside_the_ledgers_file_however_that_is_named(url):
     assert checkpoint_beside(url, "orders") == "/data/a.db.checkpoints/orders"
+
+
+def test_a_ledger_without_a_folder_needs_a_checkpoint_and_says_how():
+    with pytest.raises(SpecError, match=r"write  checkpoint: /var/lib/muntin/orders  for example"):
+        checkpoint_beside("postgresql://muntin@db/flights", "orders")
 
 
 def test_past_batches_are_kept_only_for_who_looks_at_them():

@@ -62,7 +62,8 @@ def register(app: typer.Typer) -> None:
         typer.echo(f"ledger:  {_size(found.ledger_bytes)}, windows and trends beside it")
         for name, nbytes in found.window_bytes.items():
             typer.echo(f"memory:  a window of {name} {_size(nbytes)}; as much again to merge it")
-        typer.echo(f"cores:   {found.fold_seconds:.3g} to fold, beside what Spark takes to read")
+        cores = f"{found.fold_seconds:.3g}" if found.fold_seconds >= 0.001 else "less than 0.001"
+        typer.echo(f"cores:   {cores} to fold, beside what Spark takes to read")
         followed = [name for name, each in spec.summaries.items() if each.sequential]
         if followed:
             typer.echo(f"not counted, since the file says its memory: {', '.join(followed)}")

@@ -147,9 +147,11 @@ def _secret(path: Path | None, variable: str) -> str:
 
 
 def token_in(path: Path) -> str:
-    """The token that a file holds. Raises BadArgument: it holds none: without one everybody could
-    come in."""
+    """The token that a file holds. Raises BadArgument: it holds none (without one everybody could
+    come in), or several."""
     found = path.read_bytes().strip()
     if not found or not found.isascii():
         raise BadArgument(f"{path} holds no token: write one, as `openssl rand -hex 16` gives")
+    if len(found.splitlines()) > 1:
+        raise BadArgument(f"{path} holds several lines: a token is one, and there is one of each")
     return found.decode()

@@ -40,7 +40,9 @@ def checkpoint_beside(url: str, name: str) -> str:
         path = full.removeprefix("sqlite:///").partition("?")[0]
         return f"{path}.checkpoints/{name}"
     raise SpecError(
-        f"checkpoint: is missing, and a ledger {shown_url(url)} has no folder to put it beside"
+        f"checkpoint: is missing, and a ledger {shown_url(url)} has no folder to put it beside: "
+        f"write  checkpoint: /var/lib/muntin/{name}  for example (of a ledger that was moved, the "
+        "folder of before)"
     )
 
 
