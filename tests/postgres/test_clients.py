@@ -376,6 +376,8 @@ def test_copy_that_is_prepared(connection):
         ("WHERE (count NOT BETWEEN $1 AND $2 OR count IN (5, $3)) AND count = ANY($4)",
          (20, 20, 20, 1016), (1, 2, 18, "{18}"), [b"a", b"b", b"c", b"d", b"e"]),
         ("WHERE NOT count = ANY($1) AND driver = $2", (1016, 25), ("{}", "a"), [b"a"]),
+        ("WHERE count <> ALL($1) AND driver != all($2)", (1016, 1009), ("{7}", "{a,b,c}"),
+         [b"d", b"e"]),
     ],
 )  # fmt: skip
 def test_parameters_have_types_before_values(connection, text, types, values, rows):
@@ -505,8 +507,11 @@ def test_lists(connection, binary):
         assert answered(connection, text.replace("%s", form), given) == found
     counts = "SELECT count FROM orders FOR ALL WHERE count = ANY(%s)"
     assert answered(connection, counts.replace("%s", form), [90, -1]) == [(90,)]
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="a list stands in = ANY alone"):
-        connection.execute("SELECT count FROM orders WHERE count <> ALL(%s)", ([1],))
+    others = text.replace("=any(%s)", f"<>all({form})")
+    for given, found in ((["b", "a"], ["c", "d", "e"]), ([], [*"abcde"]), ([None, "a"], [])):
+        assert answered(connection, others, given) == [(driver,) for driver in found]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="a list stands in = ANY or <> A"):
+        connection.execute("SELECT count FROM orders WHERE count < ALL(%s)", ([1],))
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no value of type"):
         connection.execute("SELECT count FROM orders WHERE count = ANY(%s)", ([[1], [2]],))
 

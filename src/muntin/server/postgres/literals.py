@@ -216,7 +216,7 @@ def probed_types(types: Sequence[int], found: Mapping[int, int]) -> tuple[int, .
 
 _COMPARED_MAX = 32
 _COMPARES = re.compile(
-    r" (= ANY \( |(NOT )?IN \( |(=|<>|!=|<=?|>=?) |(NOT )?BETWEEN (\S+ AND )?"
+    r" (= ANY \( |(<>|!=) ALL \( |(NOT )?IN \( |(=|<>|!=|<=?|>=?) |(NOT )?BETWEEN (\S+ AND )?"
     r"|IS (NOT )?DISTINCT FROM )$"
 )
 
@@ -273,7 +273,7 @@ def _type_at(words: Words, at: int) -> int:
         zoned = after[1:] == ["TIMESTAMP", "WITH"]
         found = _CASTS.get("TIMESTAMPTZ" if zoned else "".join(after[1:2]), 0)
         return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
-    if said[-2:] == ["ANY", "("]:
+    if said[-2:] in (["ANY", "("], ["ALL", "("]):
         return _TEXT_LIST
     if said[-1] in ("LIMIT", "OFFSET") or said[-2:] in (["FETCH", "FIRST"], ["FETCH", "NEXT"]):
         return 20
@@ -289,7 +289,7 @@ def _bounds_window(words: Words, at: int) -> bool:
 
 
 def _list(value: bytes | None, form: int, element: int, number: int) -> str:
-    """IN with its items, which stands for = ANY of a list."""
+    """IN with its items, which stands for = ANY of a list, and behind NOT for <> ALL."""
     if value is None:
         return f"{IS_ANY}NULL)"
     items: list[bytes | None] = []

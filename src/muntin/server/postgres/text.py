@@ -368,18 +368,24 @@ def _list_ends(words: Words, opens: int, at: int) -> int | None:
 
 
 def _any_of(words: Words, at: int, literal: str) -> Edit:
-    """= ANY($1), as drivers write it for a list. Raises SelectError where it stands elsewhere."""
+    """= ANY($1) and <> ALL($1), as drivers write it for a list. Raises SelectError where it stands
+    elsewhere."""
     close = _list_ends(words, at - 1, at)
-    before = [word.value for word in words[max(at - 3, 0) : at]]
-    if before != ["=", "ANY", "("] or close is None:
+    before = (word.value for word in words[max(at - 3, 0) : at])
+    sign, which, opens = ["", "", "", *before][-3:]
+    if sign not in _SIGNS.get(which, ()) or opens != "(" or close is None:
         remedy = f"column = ANY({words[at].text})"
-        raise words[at].wrong("a list stands in = ANY alone", "not_allowed", remedy)
-    return Edit(words[at - 3].start, words[close].end, literal)
+        raise words[at].wrong("a list stands in = ANY or <> ALL", "not_allowed", remedy)
+    is_in = literal if which == "ANY" else f"NOT {literal}"
+    return Edit(words[at - 3].start, words[close].end, is_in)
+
+
+_SIGNS = {"ANY": ("=",), "ALL": ("<>", "!=")}
 
 
 def _any_of_constants(words: Words, at: int) -> Iterator[Edit]:
     """= ANY('{a,b}') and = ANY(ARRAY['a', 'b']), as IN; <> ALL as NOT IN."""
-    sign = {"ANY": ("=",), "ALL": ("<>", "!=")}[words[at].value]
+    sign = _SIGNS[words[at].value]
     first = words[at + 2]
     end = words.pairs.get(at + 3, -1) if first.is_word("ARRAY") else at + 2
     close = _list_ends(words, at + 1, end)
