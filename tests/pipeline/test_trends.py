@@ -102,7 +102,7 @@ def test_only_what_is_new_is_read():
     ledger = temporary()
     writer = ledger.open_writer(SPEC.name, SPEC.as_json(), query_id="q")
     catalog = LedgerCatalog(ledger, lambda: START)
-    with patch.object(results, "read_result", wraps=results.read_result) as reading:
+    with patch.object(results, "read_stored", wraps=results.read_stored) as reading:
         for window in range(20):
             start = START + PANE * window
             result = stored(window, "whole", True, 1, "")

@@ -1,7 +1,7 @@
 """Results of a standing query as one table: of a new version of the ledger, only what is new."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from muntin.arrow import is_number
 from muntin.errors import SelectError
 from muntin.ledger.base import View
 from muntin.ledger.records import TrendPoint
-from muntin.reading.stored_results import Lineage, lineage_of, read_result
+from muntin.reading.stored_results import Lineage, read_stored
 from muntin.select.catalog import TREND_ERROR, TREND_OWN
 from muntin.select.result import Result
 from muntin.times import DAY_US, instant_text
@@ -19,7 +19,6 @@ RESULT_BYTES = 2 << 10  # that objects take which say what is true of a result
 _AT_ONCE = 1_000  # results that are decoded together: each takes some 6 KB until they are joined
 _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
-_NO_ROWS = pa.table({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,16 +71,11 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
         for at in range(0, max(len(left), 1), _AT_ONCE):
             points = _points(view, query, left[at : at + _AT_ONCE])
             read = [_read(point) for point in points]
-            tables = [_rows(each) for each in read]
+            tables = [rows for rows, *_ in read]
             parts.append(_joined(points, tables))
-            some = [
-                replace(one, table=_NO_ROWS) if isinstance(one, Result) else None for one in read
-            ]
-            schemas |= {
-                rows.schema for rows, one in zip(tables, some, strict=True) if one is not None
-            }
-            said += some
-            lineages += [lineage_of(point.result) for point in points]
+            schemas |= {rows.schema for rows, one, _ in read if one is not None}
+            said += [one for _, one, _ in read]
+            lineages += [lineage for *_, lineage in read]
             lengths += [len(rows) for rows in tables]
         table = _in_one_piece(parts)
     except pa.ArrowTypeError:
@@ -117,20 +111,13 @@ def _shared(before: Results, marks: np.ndarray) -> slice:
     return slice(0, 0) if failed else slice(first, end)
 
 
-def _read(point: TrendPoint) -> Result | SelectError:
-    try:
-        return read_result(point, None, stale=False)
-    except SelectError as failed:
-        return failed
-
-
-def _rows(read: Result | SelectError) -> pa.Table:
+def _read(point: TrendPoint) -> tuple[pa.Table, Result | None, Lineage]:
     """A standing query's rows for one window; where it failed there, one that says why."""
-    if isinstance(read, SelectError):
-        return pa.table({TREND_ERROR: [read.message]})
-    table = read.table
+    table, said, lineage = read_stored(point, None, stale=False)
+    if isinstance(said, SelectError):
+        return pa.table({TREND_ERROR: [said.message]}), None, lineage
     own = [name for name in table.column_names if name.lower() in TREND_OWN]
-    return table.drop_columns(own).append_column(TREND_ERROR, pa.nulls(len(table), pa.string()))
+    return table.drop_columns(own) if own else table, said, lineage
 
 
 def _points(view: View, query: str, marks: np.ndarray) -> list[TrendPoint]:
@@ -168,6 +155,8 @@ def _in_one_piece(tables: Sequence[pa.Table]) -> pa.Table:
     if any(_MONTHS in table.schema.types for table in tables):
         tables = [_with_months(table) for table in tables]
     table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    if TREND_ERROR not in table.column_names:  # none failed
+        table = table.append_column(TREND_ERROR, pa.nulls(len(table), pa.string()))
     return table.select(
         [*(name for name in table.column_names if name != TREND_ERROR), TREND_ERROR]
     )
@@ -191,7 +180,7 @@ def _other_types(view: View, query: str, marks: np.ndarray) -> SelectError:
     after: TrendPoint | None = None
     for end in range(len(marks), 0, -_AT_ONCE):
         for point in _points(view, query, marks[max(end - _AT_ONCE, 0) : end])[::-1]:
-            schema = _rows(_read(point)).schema
+            schema = _read(point)[0].schema
             for name, kind in zip(schema.names, schema.types, strict=True):
                 known = newest.setdefault(name, kind)
                 if pa.types.is_null(known):

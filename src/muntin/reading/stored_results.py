@@ -7,8 +7,8 @@ they cover. Where the statement failed on that window, the stream has no columns
 import hashlib
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ _STORED = ("windows", "exact", "bounds", "notes", "late")
 _COUNTED = b"muntin.counted"
 _ERROR = b"muntin.error"
 _SPACES = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL)
+_NO_ROWS = pa.table({})
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
@@ -53,10 +54,9 @@ def stored_result(result: Result, statement: str, counted: Iterable[Counted]) ->
     return _stream(result.table.replace_schema_metadata(metadata))
 
 
-def lineage_of(result: bytes) -> Lineage:
+def _lineage(metadata: Mapping[bytes, bytes]) -> Lineage:
     """What a stored result was made of, as far as it says so."""
-    metadata = pa.ipc.read_schema(pa.py_buffer(result)).metadata or {}
-    counted = json.loads(metadata.get(_COUNTED, b"[]"))
+    counted = json.loads(metadata[_COUNTED]) if _COUNTED in metadata else ()
     return Lineage(metadata.get(_OF), tuple(tuple(each) for each in counted))
 
 
@@ -107,11 +107,22 @@ def stored_error(error: Exception) -> bytes:
 def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Result:
     """The result: as true as it was when it was stored, beside the watermark of now. Raises
     SelectError: the statement failed on that window."""
+    table, said, _ = read_stored(point, watermark, stale=stale)
+    if isinstance(said, SelectError):
+        raise said
+    return replace(said, table=table)
+
+
+def read_stored(
+    point: TrendPoint, watermark: int | None, *, stale: bool
+) -> tuple[pa.Table, Result | SelectError, Lineage]:
+    """The rows; what is true of them, without rows, or why there are none; what they are of."""
     table = pa.ipc.open_stream(point.result).read_all()
     metadata = table.schema.metadata or {}
+    table = table.replace_schema_metadata(None)
     if _ERROR in metadata:
         about = json.loads(metadata[_ERROR])
-        raise SelectError(about.pop("message"), **about)
+        return table, SelectError(about.pop("message"), **about), _lineage(metadata)
     said = json.loads(metadata[_TRUE])
     said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
-    return Result.of(table.replace_schema_metadata(None), said)
+    return table, Result.of(_NO_ROWS, said), _lineage(metadata)
