@@ -198,6 +198,30 @@ def test_windows_beyond_history_that_were_not_out_are_told(tmp_path, window, dro
     ingest.close()
 
 
+@pytest.mark.parametrize("window", [MINUTE, MINUTE | {"kind": "floating"}])
+def test_windows_that_history_has_dropped_stay_out_where_it_is_made_longer(tmp_path, window):
+    """Closed again, they would be the first revision that is out already, with other events."""
+    ledger, summaries = SqliteLedger(f"{tmp_path}/ledger.db"), SUMMARIES["fares"]
+    batches = [rows(0, 180), rows(70, 72), rows(180, 600)], [rows(601, 602), rows(80, 81)]
+    number = 0
+    for history, coming in zip(["2 minutes", "1 hour"], batches, strict=True):
+        kept = pipeline(
+            summaries={"fares": summaries | {"window": window}},
+            queries={},
+            retention={"history": history},
+        )
+        ingest = Ingest(kept, ledger, query_id="q")
+        for each in coming:
+            ingest.take(number, gather([events(each)]))
+            number += 1
+            export(ledger, "fares", "parquet", f"{tmp_path}/windows")
+        ingest.close()
+    assert min(window.start for window in ledger.windows("fares")) >= START + 360 * SECOND
+    out = read("parquet", {"parquet": f"{tmp_path}/windows"}).to_pylist()
+    keys = Counter((row["start"], row["revision"], row["driver"]) for row in out)
+    assert set(keys.values()) == {1}
+
+
 def test_windows_that_are_dropped_while_an_export_runs_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(exporter, "WINDOWS_READ", 1)
     monkeypatch.setattr(exporter, "COMMIT_BYTES", 0)

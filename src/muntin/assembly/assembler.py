@@ -82,6 +82,11 @@ class Assembler:
             if name not in self._followers
         }
         """Where those were that are not followed now: they may come back."""
+        self._forgotten = {
+            n: state["forgotten"] for n, state in stored.items() if "forgotten" in state
+        }
+        """Up to when history has been dropped, even if it is kept longer now: what closed before
+        would be a first revision again."""
         self._longest: dict[str, int] = {}
         """Of the windows that have closed, whatever the spec said when they began."""
         self._check_all = True
@@ -100,6 +105,10 @@ class Assembler:
             return []
         self._ahead = True
         sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
+        history = self._pipeline.retention.history
+        if history is not None:
+            before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
+            self._forgotten |= {n: max(before, self._forgotten.get(n, 0)) for n in self._followers}
         written = []
         came = self._with_owed(came)
         with pieces_of(self._ledger, self._cache) as now:
@@ -112,7 +121,7 @@ class Assembler:
                 if len(late):
                     follower.forget()
                 if len(late) or self._check_all:
-                    panes = self._kept_panes(now, name, late.starts, watermark)
+                    panes = self._kept_panes(now, name, late.starts)
                     written += self._revise(now, name, late, panes)
                 written += self._write_each(name, follower.step(now, sealed_until))
                 self._store([], [])
@@ -192,14 +201,14 @@ class Assembler:
         follower = self._followers.get(name)
         return [] if follower is None else follower.open_starts(before)
 
-    def _kept_panes(self, now: Pieces, name: str, late: Int64s, watermark: int) -> Int64s:
+    def _kept_panes(self, now: Pieces, name: str, late: Int64s) -> Int64s:
         """The late panes, at the start all others as well, whose windows history still holds."""
-        history, end = self._pipeline.retention.history, self._followers[name].next
+        end = self._followers[name].next
         if self._check_all and end is not None:
             layout = self.layouts[name]
             there = now.slices(layout, layout.pane, now.extent(layout).dropped or 0, end).starts
             late = as_set(np.concatenate((there, late)))
-        return late if history is None else late[late >= watermark - history]
+        return late[late >= self._forgotten.get(name, 0)]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
         """Write windows as they close, some at once.
@@ -395,6 +404,8 @@ class Assembler:
 
     def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}
+        for name in states.keys() & self._forgotten.keys():
+            states[name]["forgotten"] = self._forgotten[name]
         states = {**self._away, **states}
         for name, late in owed.items():
             states[name] = {**states[name], "owed": _as_text(late)}
