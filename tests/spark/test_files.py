@@ -226,6 +226,21 @@ def test_files_of_odd_names_are_found(spark, tmp_path, name):
 
 
 @pytest.mark.spark
+def test_many_files_are_looked_at_by_few_tasks(spark, tmp_path):
+    folder = written(tmp_path / "many", {f"{n}.parquet": rows(n) for n in range(70)})
+    spec = SPEC | {"source": {"format": "parquet", "path": str(folder)}, "fields": {"z": "v + 1"}}
+    place = str(tmp_path / "checkpoint")
+    stream = muntin.stream(None, spec, ledger=temporary(), checkpoint=place, once=True)
+    assert stream.await_termination(PATIENCE_SECONDS)
+    assert stream.progress.read == 140
+    told = spark.sparkContext.statusTracker()
+    jobs = map(told.getJobInfo, told.getJobIdsForGroup(str(stream.query.runId)))
+    tasks = [told.getStageInfo(stage).numTasks for job in jobs for stage in job.stageIds]
+    assert tasks
+    assert max(tasks) <= 32
+
+
+@pytest.mark.spark
 def test_a_folder_of_delta_lake_is_refused_by_all_ways(spark, tmp_path):
     """Its files hold deleted rows as well, which would count."""
     folder = written(tmp_path / "data", {"day=1/a.parquet": rows()})

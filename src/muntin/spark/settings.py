@@ -71,6 +71,8 @@ ONE_MACHINE: dict[str, str] = {
     # nothing listens beyond this machine
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # else a batch of 20,000 files begins with 10,000 tasks that each look for two
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
 }
 DAEMON: dict[str, str] = {
     "spark.python.daemon.module": "muntin.spark.daemon",  # ends idle workers quietly
