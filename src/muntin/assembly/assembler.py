@@ -108,7 +108,8 @@ class Assembler:
         history = self._pipeline.retention.history
         if history is not None:
             before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
-            self._forgotten |= {n: max(before, self._forgotten.get(n, 0)) for n in self._followers}
+            for name in (*self._followers, *self._away):
+                self._forgotten[name] = max(before, self._forgotten.get(name, 0))
         written = []
         came = self._with_owed(came)
         with pieces_of(self._ledger, self._cache) as now:
@@ -125,6 +126,8 @@ class Assembler:
                     written += self._revise(now, name, late, panes)
                 written += self._write_each(name, follower.step(now, sealed_until))
                 self._store([], [])
+        if self._forgotten:  # also of those that nobody follows
+            self._store([], [])
         self._check_all = self._ahead = False
         return written
 
@@ -404,9 +407,9 @@ class Assembler:
 
     def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}
-        for name in states.keys() & self._forgotten.keys():
-            states[name]["forgotten"] = self._forgotten[name]
         states = {**self._away, **states}
+        for name in states.keys() & self._forgotten.keys():
+            states[name] = {**states[name], "forgotten": self._forgotten[name]}
         for name, late in owed.items():
             states[name] = {**states[name], "owed": _as_text(late)}
         return states
