@@ -69,14 +69,23 @@ def test_no_ledger_is_made_where_there_is_no_java(run, flights):
 
 
 @pytest.mark.spark
-def test_why_spark_does_not_start_is_told_once(run, flights):
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        # of documentation: no machine has it
+        ("spark.driver.bindAddress=203.0.113.9", "java.net.BindException: "),
+        # where a context is half made, as it is where a signal ends Java meanwhile
+        ("spark.executor.heartbeat.maxFailures=some", "[INVALID_CONF_VALUE.TYPE_MISMATCH] "),
+    ],
+)
+def test_why_spark_does_not_start_is_told_once(run, flights, setting, why):
     """Not by Spark's own log as well; nor would that, where Ctrl-C ends Java while it starts."""
-    nowhere = "spark.driver.bindAddress=203.0.113.9"  # of documentation: no machine has it
-    done = run(flights, PYSPARK_SUBMIT_ARGS=f"--conf {nowhere} pyspark-shell")
+    done = run(flights, PYSPARK_SUBMIT_ARGS=f"--conf {setting} pyspark-shell")
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: ")]
     assert len(lines) == 1
-    assert lines[0].startswith("error: Spark does not start: java.net.BindException: ")
+    assert lines[0].startswith(f"error: Spark does not start: {why}")
+    assert "Where a row does that" not in lines[0]
 
 
 @pytest.mark.spark

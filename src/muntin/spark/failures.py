@@ -35,6 +35,7 @@ ON_A_ROW = (
     "stored keeps its expression: take it out, and name the new one anew)"
 )
 # advice by which sums would wrap unseen
+_OF_NO_ROW = ".CHARSET", "CONF_VALUE.TYPE_MISMATCH"  # but of a reader's option, or of a setting
 _ANSI = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" .*?(?= SQLSTATE)')
 # Python's own account of what a user's files may do to a worker
 _OF_FILES = re.compile(
@@ -191,7 +192,7 @@ def reason(problem: Exception) -> str:
             message = f"{message.partition('SQLSTATE')[0].rstrip(' .')}: {cause}"
             if "Relative path in absolute URI" in cause:
                 return _cut(f"[{name}] {message}") + _COLON
-        if "SQLSTATE: 22" in message and not name.endswith(".CHARSET"):
+        if "SQLSTATE: 22" in message and not name.endswith(_OF_NO_ROW):
             return _cut(_ANSI.sub("", f"[{name}] {message}")) + ON_A_ROW
         if name not in _SAYS_NOTHING:
             return _cut(f"[{name}] {message}") + (DAMAGED if name in _UNREAD else "")
