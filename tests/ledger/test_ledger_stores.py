@@ -791,7 +791,7 @@ def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
     panes = range(0, 600 * PANE, PANE)
     with (
         closing(open_ledger(server.url(schema=name_of(request)))) as ledger,
-        closing(open_ledger(server.url(schema=name_of(request), deadline=1))) as reader,
+        closing(open_ledger(server.url(schema=name_of(request), deadline=2))) as reader,
     ):
         writer = ledger.open_writer("p", SPEC, query_id="A")
         writer.commit(batch(0, *[partial("s", pane, [pane]) for pane in panes]))
@@ -799,6 +799,8 @@ def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
         assert set(expected.values()) == {1}
         store = reader._replica.store
         load = store.load
+        pieces = ledger.pieces("s", PANE)
+        made = [compacted(ledger, pieces)]
 
         def away(*_):
             raise StoreAway("the server ends")
@@ -808,8 +810,7 @@ def test_rows_that_are_read_one_after_the_other_are_shown_as_of_one_moment(
 
             def portions():
                 yield next(rows)
-                pieces = ledger.pieces("s", PANE)
-                writer.compact(pieces, [compacted(ledger, pieces)])
+                writer.compact(pieces, made)
                 yield from rows
                 monkeypatch.setattr(store, "since", away)
 
