@@ -82,8 +82,8 @@ class Assembler:
             if name not in self._followers
         }
         """Where those were that are not followed now: they may come back."""
-        self._forgotten = {
-            n: state["forgotten"] for n, state in stored.items() if "forgotten" in state
+        self._history_dropped = {
+            n: state["history_dropped"] for n, state in stored.items() if "history_dropped" in state
         }
         """Up to when history has been dropped, even if it is kept longer now: what closed before
         would be a first revision again."""
@@ -109,7 +109,7 @@ class Assembler:
         if history is not None:
             before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
             for name in (*self._followers, *self._away):
-                self._forgotten[name] = max(before, self._forgotten.get(name, 0))
+                self._history_dropped[name] = max(before, self._history_dropped.get(name, 0))
         written = []
         came = self._with_owed(came)
         with pieces_of(self._ledger, self._cache) as now:
@@ -126,7 +126,7 @@ class Assembler:
                     written += self._revise(now, name, late, panes)
                 written += self._write_each(name, follower.step(now, sealed_until))
                 self._store([], [])
-        if self._forgotten:  # also of those that nobody follows
+        if self._history_dropped:  # also of those that nobody follows
             self._store([], [])
         self._check_all = self._ahead = False
         return written
@@ -211,7 +211,7 @@ class Assembler:
             layout = self.layouts[name]
             there = now.slices(layout, layout.pane, now.extent(layout).dropped or 0, end).starts
             late = as_set(np.concatenate((there, late)))
-        return late[late >= self._forgotten.get(name, 0)]
+        return late[late >= self._history_dropped.get(name, 0)]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
         """Write windows as they close, some at once.
@@ -408,8 +408,8 @@ class Assembler:
     def _states(self, owed: Mapping[str, Slices]) -> dict[str, Any]:
         states = {name: dict(follower.state()) for name, follower in self._followers.items()}
         states = {**self._away, **states}
-        for name in states.keys() & self._forgotten.keys():
-            states[name] = {**states[name], "forgotten": self._forgotten[name]}
+        for name in states.keys() & self._history_dropped.keys():
+            states[name] = {**states[name], "history_dropped": self._history_dropped[name]}
         for name, late in owed.items():
             states[name] = {**states[name], "owed": _as_text(late)}
         return states
