@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin.errors import BadArgument
+from muntin.ledger.sqlite_view import View
 from muntin.ledger.temporary import temporary
 from muntin.sites import follower
 from muntin.sites.counts import FRAME_BYTES, NaiveCost, SiteCounts
@@ -178,17 +180,19 @@ def test_what_is_read_is_of_one_moment(monkeypatch):
     retention = spec.retention.model_copy(update={"panes": (UNITS + 1) * UNIT})
     fed = Fed(spec.model_copy(update={"retention": retention}))
     fed.take([(4 * second, "a", 0, 1.0, 1) for second in range(24)])
-    snapshot, asked = fed.ledger.snapshot, []
+    pipeline_of, reader, asked = View.pipeline, threading.get_ident(), []
 
-    def batch_in_between(**known):
-        asked.append(known)
-        if len(asked) == 2:
+    def batch_after_it(view, name):
+        info = pipeline_of(view, name)
+        if threading.get_ident() == reader and not asked:  # merges run beside it
+            asked.append(info.watermark)
             fed.ingest.take(1, gather([table([(1000, "b", 0, 1.0, 1)])]))
-        return snapshot(**known)
+        return info
 
-    monkeypatch.setattr(fed.ledger, "snapshot", batch_in_between)
+    monkeypatch.setattr(View, "pipeline", batch_after_it)
     fed.look()
     monkeypatch.undo()
+    assert fed.ledger.pipeline("p").watermark > asked[0]
     assert fed.values() == fed.expected(lambda row: row[1], lambda row: 1) == {"a": UNITS * 2}
     fed.ingest.close()
 
