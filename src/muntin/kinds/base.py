@@ -50,6 +50,19 @@ def as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _one_column(value: Any) -> Any:
+    if isinstance(value, list | tuple) and value:
+        joined = ", ' ', ".join(map(str, value))
+        raise ValueError(
+            f"takes one column: join those to one, under fields, for example  "
+            f"{'_'.join(map(str, value))}: concat({joined})"
+        )
+    return value
+
+
+Column = Annotated[str, BeforeValidator(_one_column)]
+
+
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Names, or combinations of names; ValueError where one stands twice."""
     for value in values:

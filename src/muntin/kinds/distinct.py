@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from muntin.kinds.base import Column
 from muntin.kinds.columns import check_item, check_sketches
 from muntin.kinds.sketch import SplitSpec
 from muntin.segments.distinct import DistinctItems
@@ -18,7 +19,9 @@ class DistinctSpec(SplitSpec):
     """`kind: distinct`: the number of different items."""
 
     kind: Literal["distinct"] = "distinct"  # pyright: ignore[reportIncompatibleVariableOverride]
-    item: str = Field(description="A column of any type but floats and decimals; null is left out")
+    item: Column = Field(
+        description="A column of any type but floats and decimals; null is left out"
+    )
     precision: int = Field(
         default=12,
         ge=LG_K_MIN,

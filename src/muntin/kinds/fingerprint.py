@@ -8,6 +8,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from muntin.arrow import floats_of_decimals
+from muntin.kinds.base import Column
 from muntin.kinds.columns import check_item, check_number
 from muntin.kinds.sketch import SketchSpec
 from muntin.segments.columns import numbers
@@ -28,7 +29,7 @@ class FingerprintSpec(SketchSpec):
     """
 
     kind: Literal["fingerprint"] = "fingerprint"  # pyright: ignore[reportIncompatibleVariableOverride]
-    key: str = Field(description="A column of text, binary or integers; null is left out")
+    key: Column = Field(description="A column of text, binary or integers; null is left out")
     capacity: int = Field(default=100_000, ge=1, le=CAPACITY_MAX, description="Changes nothing")
     fpp: float = Field(
         default=0.01, gt=0, lt=1, description="False-positive rate that is never passed"

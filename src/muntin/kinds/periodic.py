@@ -69,7 +69,7 @@ _KEPT = (
 """Parameters without which the state of a shard is not gone on with."""
 
 
-ItemColumns = Annotated[
+Columns = Annotated[
     tuple[str, ...],
     BeforeValidator(as_tuple),
     Field(min_length=1, max_length=COLUMNS_MAX),
@@ -82,7 +82,7 @@ class PeriodicSpec(SummarySpec):
 
     kind: Literal["periodic"] = "periodic"  # pyright: ignore[reportIncompatibleVariableOverride]
     shards: int = Field(default=4, ge=1, le=SHARDS_MAX, description="Parts of the items")
-    item: ItemColumns = Field(description="A column, or several that are joined; null is left out")
+    item: Columns = Field(description="A column, or several that are joined; null is left out")
     gap: Microseconds = Field(description="Longest gap inside a batch")
     interval_unit: Microseconds = Field(
         description="Intervals that differ by less than this count as equal"

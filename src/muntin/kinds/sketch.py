@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from muntin.arrow import decoded, pc, value_type
-from muntin.kinds.base import SegmentSpec, as_tuple, check_answered, distinct
+from muntin.kinds.base import Column, SegmentSpec, as_tuple, check_answered, distinct
 from muntin.kinds.columns import check_item, check_keys, check_number
 from muntin.kinds.values import Refused, below_zero, refused_sketches
 from muntin.segments.columns import numbers
@@ -126,7 +126,7 @@ class SplitSpec(SketchSpec):
 class WeighedSpec(SplitSpec):
     """Items of a column, each counted once or by its weight."""
 
-    item: str = Field(description="A column of text, binary or integers; null is left out")
+    item: Column = Field(description="A column of text, binary or integers; null is left out")
     weight: str | None = Field(
         default=None, description="A column of whole numbers of at least 0; null is left out"
     )
