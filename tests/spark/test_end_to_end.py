@@ -65,6 +65,7 @@ def test_partitions_in_any_order_give_the_same_ledger(spark, table, summarised):
         ({"time": "area"}, "say what it counts"),
         ({"fields": {"late": "fare >"}}, "fields.late"),
         ({"fields": {"late": "fair > 5"}}, "fields.late"),
+        ({"fields": {"area": "1", "b": "area.ip"}}, "no longer the source's but fields.area"),
     ],
 )
 def test_what_the_source_lacks_is_named(spark, table, changes, message):

@@ -31,13 +31,20 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
 
     with as_active(df.sparkSession):
         df = parsed(df, pipeline)
+        source, replaced = set(df.columns), list[str]()
         for name, expression in pipeline.fields.items():
             try:
                 df = df.withColumn(name, sf.expr(expression))
                 _ = df.schema
             except PySparkException as problem:
                 said = re.sub(r", `_muntin_\w+`", "", reason(problem))  # columns of reading itself
-                raise SourceError(f"fields.{name}: {expression!r}: {said}") from None
+                by = next(
+                    (n for n in replaced if re.search(rf"\b{re.escape(n)}\b", expression)), None
+                )
+                hint = f"; '{by}' is no longer the source's but fields.{by}, above" if by else ""
+                raise SourceError(f"fields.{name}: {expression!r}: {said}{hint}") from None
+            if name in source:
+                replaced.append(name)
     wanted = check_names(pipeline, df.columns)
     wanted += [column for column in (*KEPT_COLUMNS, *FILE_COLUMNS) if column in df.columns]
     try:
