@@ -5,10 +5,12 @@ store's own package finds (for S3: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role o
 this process and in Spark's workers. Knows nothing of what is in the files.
 """
 
+import hashlib
 import mmap
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
@@ -243,6 +245,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(place)
     finally:
         os.close(place)
+
+
+def state_of(path: Path) -> tuple[int, bytes] | None:
+    """Another one once a small file of this machine has changed; None where there is none.
+
+    Its time alone does not tell: who writes a file in two goes may do so at one moment of the file
+    system's clock, and what was read in between is half of it.
+    """
+    try:
+        told = path.stat()
+        # what comes through a pipe can be read once
+        data = path.read_bytes() if stat.S_ISREG(told.st_mode) else b""
+    except OSError:
+        return None
+    return told.st_mtime_ns, hashlib.sha256(data).digest()
 
 
 def is_elsewhere(path: str) -> bool:

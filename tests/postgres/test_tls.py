@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
@@ -23,11 +24,13 @@ SSL_REQUEST = struct.pack(">II", 8, 80877103)
 
 
 def written(authority, folder):
-    """Chain and key of a new certificate of this authority."""
+    """Chain and key of a new certificate of this authority, at one moment of the files' clock."""
     made = authority.issue_cert("localhost", "127.0.0.1")
     chain, key = folder / "chain.pem", folder / "key.pem"
     chain.write_bytes(b"".join(part.bytes() for part in made.cert_chain_pems))
     key.write_bytes(made.private_key_pem.bytes())
+    for file in (chain, key):
+        os.utime(file, (0, 0))
     return chain, key
 
 
@@ -111,6 +114,7 @@ def test_a_renewed_certificate_is_seen_by_new_connections(authority, tmp_path):
     first = certificate.context()
     assert certificate.context() is first
     key.write_text("damaged")
+    os.utime(key, (0, 0))
     assert certificate.context() is first
     written(authority, tmp_path)
     assert certificate.context() is not first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from contextlib import ExitStack
@@ -515,8 +516,10 @@ def test_k_may_change_while_it_runs(tmp_path, caplog):
         valid(server)
         assert "site north asks for k: 7, the coordinator keeps 4" in caplog.text
         assert "epsilon" not in caplog.text
-        file.write_text("k: no")  # is reported
-        file.write_text(json.dumps(entries | {"k": 2, "epsilon": 3}))
+        for text in ("k: no", json.dumps(entries | {"k": 2, "epsilon": 3})):
+            file.write_text(text)
+            os.utime(file, (0, 0))  # both at one moment of a file system's clock
+            until(lambda: "is not taken over" in caplog.text)
         found = until(lambda: now if (now := top(server))["valid"] and now["k"] == 2 else None)
         assert found["epsilon"] == 3
         check_top([item["item"] for item in found["items"]], found["unit"], START, k=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from muntin.cli.serve import beside
 from muntin.cli.stopping import stop_spark, stopping
 from muntin.errors import MuntinError, SourceError, SpecError, needs
 from muntin.spec_secrets import shown_url
+from muntin.storage import state_of
 
 if TYPE_CHECKING:
     from muntin.cli.stopping import Stop
@@ -122,19 +123,14 @@ class _PipelineFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read_at = self._changed_at()
-
-    def _changed_at(self) -> int | None:
-        with suppress(OSError):  # who replaces it may have taken it away for a moment
-            return self._path.stat().st_mtime_ns
-        return None
+        self._seen = state_of(path)
 
     def take_over(self, stream: Stream | SinkStream) -> None:
         """A wrong one is reported and not taken."""
-        path, changed = self._path, self._changed_at()
-        if changed in (None, self._read_at):
+        path, state = self._path, state_of(self._path)
+        if state in (None, self._seen):  # who replaces it may have taken it away for a moment
             return
-        self._read_at = changed
+        self._seen = state
         try:
             stream.reconfigure(path)
             typer.echo(f"{path}: taken over, as it is now", err=True)

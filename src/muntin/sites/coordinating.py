@@ -31,6 +31,7 @@ from muntin.sites.service import CoordinatorService
 from muntin.sites.spec import CoordinatorSpec
 from muntin.sites.status import Status
 from muntin.spec_sites import TOKEN_VARIABLE
+from muntin.storage import state_of
 
 LOOK_SECONDS = 1.0
 _LOG = logging.getLogger("muntin.sites")
@@ -66,7 +67,7 @@ class CoordinatorServer(Server):
         port: int | None = None,
     ) -> None:
         self._path = Path(spec) if isinstance(spec, str | Path) else None
-        self._seen = None if self._path is None else _changed_at(self._path)
+        self._seen = None if self._path is None else state_of(self._path)
         self.spec = CoordinatorSpec.of(spec)
         tokens = self.spec.tokens()
         if not tokens and not is_loopback(self.spec.host):
@@ -129,7 +130,7 @@ class CoordinatorServer(Server):
         path, spec, seen = self._path, self.spec, self._seen
         while path is not None:
             await asyncio.sleep(LOOK_SECONDS)
-            now = _changed_at(path)
+            now = state_of(path)
             if now is None or now == seen:
                 continue
             seen = now
@@ -155,14 +156,6 @@ class CoordinatorServer(Server):
 
 def _given(token: str | None, variable: str) -> str:
     return os.environ.get(variable, "") if token is None else token
-
-
-def _changed_at(path: Path) -> int | None:
-    """When the file was written last, in nanoseconds; None where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return None
 
 
 def _metrics(status: Status) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 
 from muntin.errors import BadArgument
+from muntin.storage import state_of
 
 _LOG = logging.getLogger("muntin.server.postgres")
 
@@ -15,22 +16,22 @@ class Certificate:
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._files = (chain, key)
-        self._context = self._loaded()
         self._seen = self._state()
+        self._context = self._loaded()
 
     def context(self) -> ssl.SSLContext:
         """For a new connection. A renewed pair that does not load leaves the old one in use."""
-        try:
-            state = self._state()
-            if state != self._seen:
-                self._seen = state
+        state = self._state()
+        if state != self._seen:
+            self._seen = state
+            try:
                 self._context = self._loaded()
-        except (OSError, BadArgument) as problem:
-            _LOG.warning("the old certificate stays in use: %s", problem)
+            except BadArgument as problem:
+                _LOG.warning("the old certificate stays in use: %s", problem)
         return self._context
 
-    def _state(self) -> tuple[int, ...]:
-        return tuple(file.stat().st_mtime_ns for file in self._files)
+    def _state(self) -> tuple[object, ...]:
+        return tuple(map(state_of, self._files))
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
