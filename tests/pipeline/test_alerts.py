@@ -366,7 +366,8 @@ def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_p
         take(ingest, range(4, len(MINUTES)))
         until(lambda: len(changes(ledger)) == 4)
         receiver = Receiver(tmp_path, port)
-        until(lambda: not ledger.alerts("orders")["waiting"])
+        until(lambda: ingest._alerts.said()["delivered"] == 4)
+        assert not ledger.alerts("orders")["waiting"]
         ingest._say("running", None)
         shown = httpx.get(f"{server.url}/state").json()["pipelines"][0]["alerts"]
         metrics = httpx.get(f"{server.url}/metrics").text
@@ -411,8 +412,7 @@ def test_what_a_webhook_refuses_does_not_hold_up_the_rest(tmp_path):
     ledger = temporary()
     ingest = Ingest(alerting(webhook=receiver.url), ledger, query_id="q")
     take(ingest, range(len(MINUTES)))
-    until(lambda: len(changes(ledger)) == 4 and not ledger.alerts("orders")["waiting"])
-    said = ingest._alerts.said()
+    said = until(lambda: (said := ingest._alerts.said())["refused"] == 4 and said)
     ingest.close()
     receiver.kill()
     assert (said["delivered"], said["refused"]) == (0, 4)
@@ -519,7 +519,7 @@ def test_a_file_with_the_same_address_sends_nothing_twice(monkeypatch):
     with answering(after) as (url, asked):
         ingest = Ingest(alerting(webhook=url), ledger, query_id="q")
         take(ingest, range(len(MINUTES)))
-        until(lambda: asked)
+        until(lambda: asked and len(changes(ledger)) == 4)  # they come by and by
         ingest.reconfigure(alerting(webhook=url, max_rejected=0.5))
         answer.set()
         until(lambda: not ledger.alerts("orders")["waiting"])

@@ -25,7 +25,7 @@ from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from muntin.times import instant_text, instant_us
 from tests.docs_samples import sample_of
-from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back
+from tests.server.conftest import PATIENCE_SECONDS, server_that_comes_back, until
 from tests.server.proxy import under_a_path
 
 SELECT = "SELECT driver, count FROM orders(driver) FOR ALL ORDER BY driver"
@@ -109,11 +109,13 @@ def test_the_sample_of_the_page(remote, feeder, monkeypatch):
     names = {"server": remote, "print": printed}
     ended = threading.Thread(target=_until_stopped, args=(text, names))
     ended.start()
-    for _ in range(50):
+
+    def has_ended():
         feeder.minute()
         ended.join(timeout=0.2)
-        if not ended.is_alive():
-            break
+        return not ended.is_alive()
+
+    until(has_ended)
     ((start, reason, result),) = said
     assert (start[:4], reason) == ("2023", "full")
     assert result.table.num_rows
@@ -333,7 +335,7 @@ def test_who_closes_while_it_comes_back_is_let_go(monkeypatch):
         monkeypatch.setattr(sockets, "connect", closed_meanwhile)
         updates._socket.close()
         thread, heard, _ = followed_meanwhile(updates, 1)
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
         assert heard == []
 

@@ -166,14 +166,13 @@ class Link:
 
     def _away(self, why: str) -> None:
         """Say once what keeps the site away."""
-        known = self._machine.report()
+        self._say(state="away", problem=why, **self._machine.report())
         if why != self._said:
             _LOG.warning(
                 "site %s is away from %s: %s; its pipeline goes on",
                 *(self._spec.site, self._spec.coordinator, why),
             )
             self._said = why
-        self._say(state="away", problem=why, **known)
 
 
 def pause_after(pause: float, lasted: float) -> float:
