@@ -421,7 +421,7 @@ def test_what_cannot_be_opened_says_why_and_never_the_password(server, request):
         assert "f9c" not in str(refusal.value)
     with pytest.raises(LedgerError, match="deadline='x' must be 1 to 3600 seconds"):
         open_ledger(good.replace("deadline=1", "deadline=x"))
-    ledger = open_ledger(good)
+    ledger = open_ledger(good.replace("deadline=1", "deadline=60"))
     writer = ledger.open_writer("p", {**SPEC, "ledger": "here"}, query_id="A")
     for text in (ledger.url, repr(writer._url), str(ledger.pipelines())):
         assert "f9c" not in text
@@ -488,8 +488,7 @@ def test_what_the_documentation_grants_is_enough(server, request):
 
 
 def test_a_read_only_server_stops_commits_only(server, request):
-    url = server.url(schema=name_of(request), deadline=1)
-    ledger = open_ledger(url)
+    ledger = open_ledger(server.url(schema=name_of(request)))
     writer = ledger.open_writer("p", SPEC, query_id="A")
     writer.commit(batch(0, partial("s", 0, [0])))
     server.read_only(True)

@@ -178,18 +178,16 @@ def test_too_many_connections_and_slow_readers():
     feeder = Feeder(ledger)
     for _ in range(3):
         feeder.minute()
-    limits = ServerLimits(
-        postgres_connections_max=8, write_stall_seconds=1.0, handshake_seconds=1.0
-    )
+    limits = ServerLimits(postgres_connections_max=8, write_stall_seconds=1.0)
     with Server(ledger, port=0, postgres="127.0.0.1:0", limits=limits) as server:
         listener = server.app.state.postgres
         held = [socket.create_connection(address(server)) for _ in range(8)]
         until(lambda: len(listener._places) == 8)
         with pytest.raises(psycopg.OperationalError, match="too many connections"):
             psycopg.connect(server.postgres_url)
-        until(lambda: len(listener._places) == 0)  # they say nothing: their time is up
         for client in held:
             client.close()
+        until(lambda: len(listener._places) == 0)
         # asks for much, and reads nothing
         rows = "SELECT a.driver, b.driver, c.driver FROM orders(driver, area) FOR ALL AS a, "
         rows += "orders(driver, area) FOR ALL AS b, orders(driver, area) FOR ALL AS c"
@@ -203,6 +201,17 @@ def test_too_many_connections_and_slow_readers():
         slow.close()
         assert serves(server)
     feeder.close()
+
+
+def test_who_connects_and_says_nothing_is_cut():
+    limits = ServerLimits(handshake_seconds=0.2)
+    with (
+        Server(temporary(), port=0, postgres="127.0.0.1:0", limits=limits) as server,
+        socket.create_connection(address(server), timeout=60) as silent,
+    ):
+        while silent.recv(4_096):
+            pass
+        until(lambda: not server.app.state.postgres._places)
 
 
 def test_until_sync_after_an_error_all_is_passed_over(fed):

@@ -36,7 +36,7 @@ def page(tmp_path):
 
 def wait(page, expression, argument=None):
     """Until it holds; asked from outside, since the page lets nobody evaluate text in it."""
-    for _ in range(300):
+    for _ in range(LOOK_MS // 50):
         if page.evaluate(expression, argument):
             return
         page.wait_for_timeout(50)

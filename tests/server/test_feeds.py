@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -206,11 +206,13 @@ def test_the_state_of_a_quiet_ledger_comes_as_often_as_clients_are_told(feeder, 
         await feeds.start()
         try:
             channel = await feeds.open(Topic("state", "", "update"), Listener())
-            gaps, clock = [], asyncio.get_running_loop().time
-            for number in (2, 3, 4):  # the ledger is news only to the first two
-                await happens(lambda number=number: channel.seq >= number)
-                gaps.append(clock())
-            assert min(after - before for before, after in pairwise(gaps)) < 1.8
+            clock, gap = asyncio.get_running_loop().time, math.inf
+            await happens(lambda: channel.seq >= 2)  # the ledger is news only to the first two
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while gap >= 1.8:  # once at least; a busy machine may take longer
+                    before, seq = clock(), channel.seq
+                    await happens(lambda seq=seq: channel.seq > seq)
+                    gap = clock() - before
         finally:
             await feeds.stop()
 
