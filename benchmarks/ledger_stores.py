@@ -27,6 +27,7 @@ from _record import Table, digits, main, ratios
 from _timing import in_turn
 
 from muntin.client import Client, Subscription
+from muntin.demo.broker import free_ports
 from muntin.demo.taxi import INDICATORS, PIPELINE, orders
 from muntin.errors import MuntinError
 from muntin.ledger import Batch, Partial, Slices, Writer, open_ledger
@@ -35,7 +36,7 @@ from muntin.spark.ingest import Ingest
 from muntin.spark.partials import fold
 from muntin.spec import Pipeline
 from tests.pipeline.support import events, gather, pipeline
-from tests.store_servers import PostgresServer, RedisServer, Server, free_port
+from tests.store_servers import PostgresServer, RedisServer, Server
 
 PER_SECOND = 10_000
 EVENTS_A_BATCH = 10_000  # a second of them
@@ -96,7 +97,7 @@ def pushes(url: str, closings: int) -> list[float]:
         minute(0)
         urls = []
         for _ in range(2):
-            port = free_port()
+            (port,) = free_ports(1)
             urls.append(f"http://127.0.0.1:{port}")
             serve = [sys.executable, "-m", "muntin", "serve", "-l", url, "--port", str(port)]
             processes.append(subprocess.Popen(serve, stdout=subprocess.DEVNULL))

@@ -35,9 +35,9 @@ import numpy as np
 import psutil
 
 from muntin.client import Client
-from muntin.demo.broker import Broker
+from muntin.demo.broker import Broker, free_ports
 from muntin.errors import MuntinError
-from tests.store_servers import PostgresServer, free_port
+from tests.store_servers import PostgresServer
 
 AREAS, DRIVERS = 50, 2_000
 WINDOW_SECONDS = 60
@@ -411,7 +411,7 @@ def main() -> None:
             time.sleep(5)
             pipeline = started(folder / "run.log", "run", str(folder / "soak.yaml"))
             running.append(pipeline)
-            ports = [free_port() for _ in range(4)]
+            ports = free_ports(4)
             urls = [f"http://127.0.0.1:{port}" for port in ports[:2]]
             wait_for(pipeline, folder, store)
             for number in range(2):

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from muntin.demo.broker import free_ports
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -116,7 +117,7 @@ TOKEN = "0123456789abcdef0123"  # noqa: S105 (of servers on loopback that end wi
 
 def run_until_stopped(sample: Sample, places: Mapping[str, str]) -> None:
     """Each command of Muntin's until it serves and the lines after it have been run beside it."""
-    text, port = sample.text, str(free_port())
+    text, port = sample.text, str(free_ports(1)[0])
     there_is = {**places, "0.0.0.0:": "127.0.0.1:", "db.example:": "localhost:"}
     for there, here in there_is.items():
         text = text.replace(there, here)
@@ -129,7 +130,7 @@ def run_until_stopped(sample: Sample, places: Mapping[str, str]) -> None:
         elif not line.startswith(("pip ", "uv build ")):  # what these ask for is checked
             serving[-1][1].append(line)
     for line, asked in serving:
-        seen = str(free_port())
+        seen = str(free_ports(1)[0])
         beside = [each.replace(":8787", f":{seen}") for each in asked]
         more = [] if "--port" in line else ["--port", seen]
         more += ["--serve"] * (" run " in line and "--serve" not in line)
@@ -140,12 +141,6 @@ def run_until_stopped(sample: Sample, places: Mapping[str, str]) -> None:
         run_command(f"{line.partition(' #')[0]} {shlex.join(more)}", stopped=True)
         ends.join()
         assert not problems, (line, problems)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _end_when_it_serves(port: str, beside: list[str], problems: list[str]) -> None:

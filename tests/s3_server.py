@@ -1,12 +1,13 @@
 """An S3 server on loopback, in a process of its own."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+
+from muntin.demo.broker import free_ports
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120
@@ -21,9 +22,7 @@ KEYS = {
 @contextmanager
 def s3_server(folder):
     """The environment with which clients find it; it has one bucket, `bucket`."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     url = f"http://{LOOPBACK}:{port}"
     words = [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port)]
     with (folder / "s3.log").open("wb") as log:

@@ -7,7 +7,6 @@ import glob
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
+from muntin.demo.broker import free_ports
 from tests.disks import remounted, small_disk
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60
 PASSWORD = "p@ss:word/3f9c"  # noqa: S105  (of a server on loopback that ends with its test)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server(ABC):
@@ -42,7 +36,7 @@ class Server(ABC):
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="muntin-store-"))
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
         self.tls = False
 

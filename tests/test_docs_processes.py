@@ -13,9 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from muntin.demo.broker import free_ports
 from muntin.errors import LedgerMissing
 from muntin.ledger.open import open_ledger
-from tests.docs_samples import ROOT, commands_of, free_port, samples_of
+from tests.docs_samples import ROOT, commands_of, samples_of
 from tests.spark.test_any_spark import environment, home, is_open
 from tests.test_docs import prepare_flights, prepare_pipelines
 
@@ -70,7 +71,7 @@ def until(is_so, what: Path | None = None):
 def connect(tmp_path_factory):
     """The environment of clients of a Spark Connect server, which is started as spark.md has it."""
     folder = tmp_path_factory.mktemp("connect")
-    port = free_port()
+    (port,) = free_ports(1)
     settings = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -236,7 +237,7 @@ def test_a_sink_of_declarative_pipelines_is_taken_and_ends_as_the_page_says(conn
 def test_flights_at_three_sites(tmp_path):
     """The race begins, its answer holds, and all end in order."""
     (line,) = commands_of(sample("topk.md", "demo --sites"))
-    port = free_port()
+    (port,) = free_ports(1)
     line = line.partition(" #")[0] + f" --no-open --port {port} --folder {tmp_path}"
     env = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
 

@@ -23,12 +23,12 @@ from pathlib import Path
 import psutil
 
 from muntin.client import Client
-from muntin.demo.broker import Broker
+from muntin.demo.broker import Broker, free_ports
 from muntin.errors import LedgerError, MuntinError
 from muntin.ledger.open import open_ledger
 from muntin.session import Session
 from tests.conftest import SPARK
-from tests.store_servers import PostgresServer, free_port
+from tests.store_servers import PostgresServer
 
 RATE, AREAS, WINDOW = 200, 7, 10
 WINDOWS_MIN = 10
@@ -113,7 +113,7 @@ class Supervised:
 
     def __init__(self, folder, spec: dict) -> None:
         (folder / "all.yaml").write_text(json.dumps(spec))
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         serve = ["serve", "--ledger", spec["ledger"], "--port", str(self.port)]
         self._words = {"driver": ["run", str(folder / "all.yaml")], "server": serve}
         self._log = folder / "log"

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from muntin.assembly import webhook
 from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Look
+from muntin.demo.broker import free_ports
 from muntin.errors import SpecError
 from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
@@ -92,14 +92,6 @@ class Receiver:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-
-
-def free_port():
-    """A port which the system gives to nobody: free ones are taken from 32768 on."""
-    for port in random.sample(range(20_000, 32_000), 50):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
 
 
 @given(
@@ -354,7 +346,7 @@ def test_an_alert_that_goes_is_resolved_and_one_that_fails_says_so(url):
 
 
 def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_path):
-    port = free_port()
+    (port,) = free_ports(1)
     ledger = open_ledger(url())
     ingest = Ingest(alerting(webhook=f"http://127.0.0.1:{port}/hook"), ledger, query_id="q")
     take(ingest, range(4))  # there is nobody yet

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +13,7 @@ from pathlib import Path
 import httpx
 import yaml
 
+from muntin.demo.broker import free_ports
 from tests.sites.proxy import Proxy
 from tests.sites.stream import (
     LEASE,
@@ -33,24 +31,12 @@ ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0  # of a process on a busy machine
 
 
-def free_port() -> int:
-    """One that the system gives to nobody else before, or while, the process listens there.
-
-    Free ports, and those of outgoing connections, are taken from 32768 on.
-    """
-    for port in random.sample(range(20_000, 32_000), 50):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
-
-
 class Cluster:
     """`answers` is every answer that was ever given, asked for ten times a second."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self.start_pane = time.time_ns() // 1000 // PANE_US
         self.proxies = {name: Proxy(self.port) for name in SITES}
         self.processes: dict[str, subprocess.Popen] = {}

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import muntin
+from muntin.demo.broker import free_ports
 from muntin.errors import BadArgument, LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.open import open_ledger
 from muntin.spark import committing
@@ -105,12 +106,6 @@ def home():
     return Path(pyspark.__file__).parent
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
 def running(words, folder, port=None, told="", **more):
     """A process of Spark's, once it takes connections or has told something."""
@@ -165,7 +160,7 @@ def test_a_cluster_that_loses_executors(data, expected, tmp_path):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_standalone_cluster_by_spark_submit(data, expected, tmp_path):
-    spark_class, port = home() / "bin" / "spark-class", free_port()
+    spark_class, port = home() / "bin" / "spark-class", *free_ports(1)
     master = f"spark://{LOOPBACK}:{port}"
     deploy = "org.apache.spark.deploy"
     where = ["--host", LOOPBACK, "--webui-port", "0"]
@@ -197,7 +192,7 @@ def test_a_standalone_cluster_by_spark_submit(data, expected, tmp_path):
 
 @contextmanager
 def connect_server(folder):
-    port = free_port()
+    (port,) = free_ports(1)
     server = [
         home() / "bin" / "spark-submit",
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from muntin.demo.broker import free_ports
 from muntin.reading.warm import warm
 from muntin.spark import shipping
 from muntin.spark.ingest import plan_of
@@ -19,7 +20,7 @@ from muntin.spark.partials import fold
 from muntin.spark.shipping import packed
 from tests.pipeline.support import START, events, pipeline
 from tests.spark.bare_python import bare_python, without_muntin
-from tests.spark.test_any_spark import LOOPBACK, free_port, home, python_said, running
+from tests.spark.test_any_spark import LOOPBACK, home, python_said, running
 
 ROOT = Path(__file__).parents[2]
 FOLDS = """
@@ -125,7 +126,7 @@ def test_a_cluster(python, flights):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_connect(python, flights, tmp_path):
-    port = free_port()
+    (port,) = free_ports(1)
     server = [
         home() / "bin" / "spark-submit",
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",

@@ -1,6 +1,7 @@
 """Apache Kafka on this machine, as a plain Java process: one node, KRaft, loopback only."""
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -149,9 +150,15 @@ class Broker:
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports of loopback that nobody has."""
-    with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(n)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of loopback that nobody has, nor is given by the system before, or while, a server
+    listens there: those that it gives, and those of outgoing connections, begin at 32768."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 50 + n):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == n:
+            return found
+    raise SourceError(
+        "no port of 127.0.0.1 is free between 20000 and 32000: end what listens there"
+    )
