@@ -42,6 +42,41 @@ def test_what_is_no_stream_is_refused(spark, what):
         muntin.stream(given[what], pipeline())
 
 
+def test_a_source_that_says_things_twice_is_counted_once_by_sparks_own_means(spark, tmp_path):
+    """As docs/spark.md has it: over a restart, and without what is older than its watermark."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    unique = events([(n, "ab"[n % 2], 1, n, 1) for n in range(3000)])
+    unique = unique.append_column("id", pa.array(range(3000)))
+
+    def repeats(number):
+        """The newest fifth of the file before comes again."""
+        return unique.slice(max(number * 500 - 100, 0), 500 + 100 * bool(number))
+
+    def run():
+        reader = spark.readStream.schema(spark.createDataFrame(unique.slice(0, 1)).schema)
+        df = reader.option("maxFilesPerTrigger", 1).parquet(str(folder))
+        once = df.withWatermark("time", "10 minutes").dropDuplicatesWithinWatermark(["id"])
+        stream = muntin.stream(once, pipeline(), ledger=f"sqlite:///{tmp_path}/l.db", once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+        found = stream.sql("SELECT driver, count, served FROM orders(driver) FOR ALL")
+        assert found.exact
+        return {row["driver"]: (row["count"], row["served"]) for row in found.table.to_pylist()}
+
+    for number in range(6):
+        path = folder / f"part-{number}.parquet"
+        pq.write_table(repeats(number), path)
+        os.utime(path, (START // SECOND + number,) * 2)
+        if number in (2, 5):  # a restart in between, and no file's repeats in its own batch
+            upto = 500 * (number + 1)
+            assert run() == {
+                driver: (upto // 2, sum(range(first, upto, 2))) for first, driver in enumerate("ab")
+            }
+    late = events([(5, "late", 1, 1, 1)]).append_column("id", pa.array([9999]))
+    pq.write_table(late, folder / "late.parquet")
+    assert "late" not in run()
+
+
 def test_a_stream_says_that_its_times_are_in_another_unit(spark, tmp_path, caplog):
     rows = {"driver": ["a"], "area": [1], "served": [1], "fare": [5]}
     pq.write_table(pa.table({"time": [START // SECOND], **rows}), tmp_path / "a.parquet")
