@@ -62,14 +62,14 @@ _ANSWERED = frozenset((
     "item", "interval", "periodicity", "lower", "upper", "next_expected", "last_batch",
     "first_seen", "interval_low", "interval_high",
 ))  # fmt: skip
-"""Columns of the answers, beside which those of a joined item stand."""
+"""ItemColumns of the answers, beside which those of a joined item stand."""
 _KEPT = (
     "gap", "interval_unit", "resolution", "memory", "k", "consecutive", "batch_size", "item_bytes",
 )  # fmt: skip
 """Parameters without which the state of a shard is not gone on with."""
 
 
-Columns = Annotated[
+ItemColumns = Annotated[
     tuple[str, ...],
     BeforeValidator(as_tuple),
     Field(min_length=1, max_length=COLUMNS_MAX),
@@ -82,7 +82,7 @@ class PeriodicSpec(SummarySpec):
 
     kind: Literal["periodic"] = "periodic"  # pyright: ignore[reportIncompatibleVariableOverride]
     shards: int = Field(default=4, ge=1, le=SHARDS_MAX, description="Parts of the items")
-    item: Columns = Field(description="A column, or several that are joined; null is left out")
+    item: ItemColumns = Field(description="A column, or several that are joined; null is left out")
     gap: Microseconds = Field(description="Longest gap inside a batch")
     interval_unit: Microseconds = Field(
         description="Intervals that differ by less than this count as equal"
