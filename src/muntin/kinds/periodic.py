@@ -62,7 +62,7 @@ _ANSWERED = frozenset((
     "item", "interval", "periodicity", "lower", "upper", "next_expected", "last_batch",
     "first_seen", "interval_low", "interval_high",
 ))  # fmt: skip
-"""ItemColumns of the answers, beside which those of a joined item stand."""
+"""Columns of the answers, beside which those of a joined item stand."""
 _KEPT = (
     "gap", "interval_unit", "resolution", "memory", "k", "consecutive", "batch_size", "item_bytes",
 )  # fmt: skip
