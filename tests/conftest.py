@@ -1,8 +1,11 @@
 """Settings that all tests share."""
 
+import contextlib
 import gc
 import os
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from httpx import _config
@@ -13,6 +16,8 @@ from tests import java_classes
 from tests.store_servers import postgresql, redis_server  # noqa: F401  (fixtures)
 
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
+
+HOURS = 2  # that all tests may take
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.options())
 
@@ -79,6 +84,19 @@ def pytest_collection_modifyitems(items):
         own = 2 if item.get_closest_marker("chaos") else bool(item.get_closest_marker("spark"))
         weight[item.path] = max(own, weight.get(item.path, 0))
     items.sort(key=lambda item: -weight[item.path])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_said_of_kernels():
+    """Which test compiles the first, on a machine that has none, is chance: what is said of it
+    would stand in that test's log, or in what a process of its own prints."""
+    from muntin.summaries import kernels  # which says where they are kept
+
+    said = Path(os.environ.get("NUMBA_CACHE_DIR", kernels.cache_folder())) / "compiling"
+    with contextlib.suppress(OSError):
+        said.parent.mkdir(parents=True, exist_ok=True)
+        said.touch()
+        os.utime(said, (time.time() + HOURS * 3600,) * 2)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -193,9 +193,8 @@ def _stopped_after(folder: Path, number: int, delay: float) -> None:
 
 
 def said(err: str) -> list[str]:
-    """Without what Java says, and what is said once a machine."""
-    others = ("WARNING: ", "compiling kernels, once per machine")
-    return [line for line in err.splitlines() if line and not line.startswith(others)]
+    """Without what Java says."""
+    return [line for line in err.splitlines() if line and not line.startswith("WARNING: ")]
 
 
 def ends_after_its_batch(run: Run, number: int) -> list[str]:

@@ -40,9 +40,9 @@ class Live:
     def say(self, **message):
         self.socket.send(json.dumps(message))
 
-    def hear(self, *kinds, seconds=PATIENCE_SECONDS):
+    def hear(self, *kinds):
         while True:
-            message = json.loads(self.socket.recv(timeout=seconds))
+            message = json.loads(self.socket.recv(timeout=PATIENCE_SECONDS))
             if not kinds or message["type"] in kinds:
                 return message
 
@@ -50,11 +50,11 @@ class Live:
         self.say(type="subscribe", id=about.pop("id", "s"), **about)
         return self.hear("subscribed", "error")
 
-    def closing(self, seconds=PATIENCE_SECONDS):
+    def closing(self):
         """The code and reason that the server closes with."""
         try:
             while True:
-                self.socket.recv(timeout=seconds)
+                self.socket.recv(timeout=PATIENCE_SECONDS)
         except ConnectionClosed as closed:
             return closed.rcvd.code, closed.rcvd.reason
 
@@ -196,7 +196,7 @@ def test_what_was_missed_is_read_again_where_that_failed(live, server, feeder, m
 
     monkeypatch.setattr(Feeds, "replay", fails_once)
     live.subscribe(windows="orders", after="0")
-    assert live.hear("window", seconds=20)
+    assert live.hear("window")
     assert failed
 
 
