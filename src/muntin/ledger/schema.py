@@ -8,8 +8,9 @@ which is compressed where that helps, have `size, codec, crc, payload` at their 
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import google_crc32c
@@ -21,6 +22,7 @@ from muntin.times import now_us
 
 RAW, ZSTD, IN_FILE = 0, 1, 2
 _WORTH_TRYING_BYTES = 256  # below it, a frame's header eats the gain
+_SMALL_BYTES = 16 << 10  # payloads that are decompressed together: larger ones gain little
 
 
 Packed = tuple[int, int, bytes]
@@ -62,9 +64,27 @@ def unpack(size: int, codec: int, stored: bytes) -> Payload:
     return payload
 
 
+def _unpack_all(packed: Sequence[Packed]) -> list[bytes]:
+    """The payloads of some in ZSTD; none where one of them is not what its row says.
+
+    To begin to decompress takes longer than a few KB do: they are one stream of frames.
+    """
+    ends = [0, *accumulate(size for size, *_ in packed)]
+    stream = pa.BufferReader(b"".join(stored for *_, stored in packed))
+    try:
+        unpacked = pa.CompressedInputStream(stream, "zstd").read(ends[-1] + 1)
+    except (pa.ArrowException, OSError, MemoryError):
+        return []
+    whole = len(unpacked) == ends[-1]
+    return [unpacked[start:end] for start, end in pairwise(ends)] if whole else []
+
+
+_AS_JSON = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def checksum(values: Sequence[int | str | None], stored: bytes = b"") -> int:
     """CRC-32C of a row."""
-    described = json.dumps(values, separators=(",", ":")).encode("ascii")
+    described = _AS_JSON(values).encode("ascii")
     crc = google_crc32c.value(described)
     return google_crc32c.extend(crc, stored) if stored else crc
 
@@ -111,6 +131,26 @@ class SqlTable:
 
     def open_row(self, row: Sequence[Any], place: str) -> tuple[Any, ...]:
         """The values of a row (with its payload at the end), or LedgerError if it is damaged."""
+        values = self._checked(row, place)
+        return self._unpacked(values, place) if self.payload else values
+
+    def open_rows(self, rows: Iterable[Sequence[Any]], place: str) -> list[tuple[Any, ...]]:
+        """As `open_row`, of each; small payloads are decompressed at once."""
+        opened, small = list[tuple[Any, ...]](), list[int]()
+        for row in rows:
+            values = self._checked(row, place)
+            if self.payload and values[-2] == ZSTD and 0 <= values[-3] <= _SMALL_BYTES:
+                small.append(len(opened))
+            elif self.payload:
+                values = self._unpacked(values, place)
+            opened.append(values)
+        payloads = _unpack_all([opened[n][-3:] for n in small])
+        for at, n in enumerate(small):
+            values = opened[n]
+            opened[n] = (*values[:-3], payloads[at]) if payloads else self._unpacked(values, place)
+        return opened
+
+    def _checked(self, row: Sequence[Any], place: str) -> tuple[Any, ...]:
         *values, crc, stored = row if self.payload else (*row, b"")
         try:
             sound = checksum(values, stored) == crc
@@ -118,13 +158,14 @@ class SqlTable:
             sound = False
         if not sound:
             raise self._damaged(row, place, "its checksum does not match")
-        if not self.payload:
-            return tuple(values)
-        *values, size, codec = values
+        return (*values, stored) if self.payload else tuple(values)
+
+    def _unpacked(self, values: Sequence[Any], place: str) -> tuple[Any, ...]:
+        *values, size, codec, stored = values
         try:
             return (*values, unpack(size, codec, stored))
         except LedgerError as problem:
-            raise self._damaged(row, place, str(problem)) from None
+            raise self._damaged(values, place, str(problem)) from None
 
     def _damaged(self, row: Sequence[Any], place: str, why: str) -> LedgerError:
         key = ", ".join(

@@ -54,7 +54,7 @@ class Tables(sqlite3.Connection):
     def rows(self, table: SqlTable, clause: str = "", values: Sequence[Any] = ()) -> list[Row]:
         """Rows whose checksum is right, without it."""
         cursor = self.execute(f"SELECT {table.all_columns} FROM {table.name} {clause}", values)
-        return [table.open_row(row, self.place) for row in cursor]
+        return table.open_rows(cursor, self.place)
 
     def payloads(self, ids: Sequence[int]) -> dict[int, Payload]:
         """The payloads of pieces, of those that are there."""
