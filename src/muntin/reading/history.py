@@ -1,7 +1,7 @@
 """Closed windows and stored results as tables: the newest, and said where that is not all."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,26 +35,27 @@ def trend(
     found, notes = _newest(query, found, most, asked, "results")
     marks = np.array(found, np.int64).reshape(-1, 4)
     name = ("trend", query, asked)
-    furthest = cache.get(name[:2])  # of whatever was asked, as where a time moves on
+    furthest = cache.get(cache.get(name[:2]))  # of whatever was asked, as where a time moves on
     results = shown = read_results(view, query, marks, cache.get(name) or furthest)
     cache.put(name, results, results.nbytes)
     if furthest is None or results.reach > furthest.reach:
-        cache.put(name[:2], results, results.nbytes)
+        cache.put(name[:2], name)
     if not found:  # the newest there is says what types the columns have
         marks = np.array(view.trend_marks(query, limit=1), np.int64).reshape(-1, 4)
-        shown = replace(read_results(view, query, marks, None), lineages=())
+        shown = read_results(view, query, marks, None).without_lineage()
     bounds, more = overtaken(shown, (start, end))
-    known = results.known
+    known = [(json.loads(said), times) for said, times in results.said().items()]
+    said_of_them = (Note(**note) for said, _ in known for note in said["notes"])
     return LoadedTable(
         shown.table.slice(0, len(results.table)),
         covered=(int(marks[0, 0]), int(marks[:, 1].max())) if found else None,
         watermark=info.watermark,
         revision=max((revision for *_, revision, _ in found), default=0),
-        late=sum(result.late for result in known),
+        late=sum(said["late"] * times for said, times in known),
         stale=False,
-        exact=all(result.exact for result in known) and not more,
-        bounds={**worst([result.bounds for result in known]), **bounds},
-        notes=(*notes, *more, *dict.fromkeys(note for each in known for note in each.notes)),
+        exact=all(said["exact"] for said, _ in known) and not more,
+        bounds={**worst([said["bounds"] for said, _ in known]), **bounds},
+        notes=(*notes, *more, *dict.fromkeys(said_of_them)),
     )
 
 

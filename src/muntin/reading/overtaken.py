@@ -5,21 +5,22 @@ or its summary, had been taken out by then; and another statement of the same na
 before as they are.
 """
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import pc
 from muntin.errors import how_many
 from muntin.reading import absences
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces
 from muntin.reading.results import Results
 from muntin.reading.snapshot import Known
-from muntin.reading.stored_results import Lineage, digest
+from muntin.reading.stored_results import EXACT, digest
 from muntin.select.catalog import LoadedTable, Note
-from muntin.select.result import Result
+from muntin.select.result import WindowRead
 
 
 def overtaken(
@@ -29,18 +30,20 @@ def overtaken(
 
     `span`: starts of the windows that were asked for.
     """
-    read = results.known
-    if not read:
+    about = results.about
+    read = about.filter(about["said"].is_valid())  # of those that did not fail
+    if not len(read):
         return {}, ()
     bounds: dict[str, Any] = {}
     notes: list[Note] = []
     mine = digest(known.pipeline.queries[query].select)
-    other = sum(of.statement not in (None, mine) for of in results.lineages)
-    if other:
-        said = f"{other:,} of {len(results.said):,} are of an earlier statement"
+    is_mine = pc.equal(about["of"].cast(pa.binary()), mine)
+    if other := pc.sum(pc.invert(is_mine)).as_py():
+        said = f"{other:,} of {len(about):,} are of an earlier statement"
         notes.append(_note(query, said))
     summaries = known.pipeline.summaries
-    sources = [window.source for window in read[-1].windows if window.source in summaries]
+    sources = [each["source"] for each in json.loads(read["windows"][-1].as_py())]
+    sources = [name for name in sources if name in summaries]
     followed = next((name for name in sources if summaries[name].window is not None), None)
     if followed is not None:
         old, none = pieces.view.unanswered(query, followed, *span)
@@ -48,7 +51,7 @@ def overtaken(
             notes.append(_note(query, f"{old:,} lack late events, which came while it was away"))
         if none:
             notes.append(_note(query, f"{none:,} are missing: windows that closed without it"))
-    if behind := _behind(pieces, known, results.lineages, mine):
+    if behind := _behind(pieces, known, about["counted"].filter(is_mine).drop_null()):
         lack = "lack late events in panes that they read, of which no revision tells"
         notes.append(_note(query, f"{behind:,} {lack}"))
     for name in dict.fromkeys(sources):
@@ -78,14 +81,14 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
     return (Note("outdated", layout.name, f"{layout.name}: {said}"),)
 
 
-def _behind(pieces: Pieces, known: Known, lineages: Sequence[Lineage], mine: bytes) -> int:
-    """Results of a statement that read panes which hold more events now.
+def _behind(pieces: Pieces, known: Known, counted: pa.ChunkedArray) -> int:
+    """Of how many results the panes that they read hold more events now.
 
     Where retention has dropped some of these panes, and rollups do not hold them, nobody can tell.
     """
     read: dict[str, list[tuple[int, int, int, int]]] = {}
-    for number, lineage in enumerate(lineages):
-        for source, start, end, events in lineage.counted if lineage.statement == mine else ():
+    for number, each in enumerate(_parsed(counted)):
+        for source, start, end, events in each:
             read.setdefault(source, []).append((number, start, end, events))
     behind: set[int] = set()
     for source, counted in read.items():
@@ -104,16 +107,16 @@ def _behind(pieces: Pieces, known: Known, lineages: Sequence[Lineage], mine: byt
     return len(behind)
 
 
-def _lacking(pieces: Pieces, known: Known, name: str, results: Sequence[Result]) -> int:
+def _lacking(pieces: Pieces, known: Known, name: str, results: pa.Table) -> int:
     """Events that came to what exact results cover while their summary was away, at most."""
     spec: Any = known.pipeline.summaries[name]
     if spec.sequential or absences.absence(known.info.spec, name) is None:
         return 0
+    exact = pc.starts_with(results["said"].cast(pa.binary()), EXACT)
     covered = [
         window.covered
-        for result in results
-        if result.exact
-        for window in result.windows
+        for said in _parsed(results["windows"].filter(exact))
+        for window in map(WindowRead.of, said)
         if window.source == name and window.covered is not None
     ]
     if not covered:
@@ -122,6 +125,10 @@ def _lacking(pieces: Pieces, known: Known, name: str, results: Sequence[Result])
     pipeline = known.pipeline
     layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
     return absences.of_windows(pieces, known, layout, span)
+
+
+def _parsed(texts: pa.ChunkedArray) -> list[Any]:
+    return json.loads(b"[" + b",".join(texts.to_pylist()) + b"]")
 
 
 def _note(query: str, said: str) -> Note:

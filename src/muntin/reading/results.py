@@ -1,22 +1,20 @@
 """Results of a standing query as one table: of a new version of the ledger, only what is new."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import is_number
+from muntin.arrow import is_number, pc
 from muntin.errors import SelectError
 from muntin.ledger.base import View
-from muntin.ledger.records import TrendPoint
-from muntin.reading.stored_results import Lineage, read_stored
-from muntin.select.catalog import TREND_ERROR, TREND_OWN
-from muntin.select.result import Result
+from muntin.reading.stored_results import ABOUT, Run, opened
+from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, TREND_OWN
 from muntin.times import DAY_US, instant_text
 
-RESULT_BYTES = 2 << 10  # that objects take which say what is true of a result
-_AT_ONCE = 1_000  # results that are decoded together: each takes some 6 KB until they are joined
+_AT_ONCE = 1_000  # results that are decoded together: each takes some 3 KB until they are joined
 _MOMENT = pa.timestamp("us", "UTC")
 _MONTHS = pa.month_day_nano_interval()
 
@@ -27,10 +25,8 @@ class Results:
 
     marks: np.ndarray
     """Start, end, revision and checksum of each: where these are the same, all of it is."""
-    said: Sequence[Result | None]
-    """What is true of each, without its rows; None where the statement failed."""
-    lineages: Sequence[Lineage]
-    """What each was made of."""
+    about: pa.Table
+    """What is true of each, and what it was made of: `ABOUT` of `stored_results`."""
     starts: np.ndarray
     """Where the rows of each begin; the last is the number of rows."""
     table: pa.Table
@@ -38,10 +34,18 @@ class Results:
     schema: pa.Schema | None
     """Of the rows of each that did not fail, where it is the same."""
 
-    @property
-    def known(self) -> list[Result]:
-        """Of those that did not fail."""
-        return [each for each in self.said if each is not None]
+    def said(self) -> dict[bytes, int]:
+        """What is true of those that did not fail, each once, and of how many: see `ABOUT`."""
+        values, counts = pc.value_counts(self.about["said"].drop_null()).flatten()
+        return dict(zip(values.to_pylist(), counts.to_pylist(), strict=True))
+
+    def without_lineage(self) -> Self:
+        """As if they said nothing of what they were made of."""
+        about = self.about
+        for name in ("of", "counted"):
+            nulls = pa.nulls(len(about), ABOUT.field(name).type)
+            about = about.set_column(about.column_names.index(name), name, nulls)
+        return replace(self, about=about)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -51,7 +55,7 @@ class Results:
     @property
     def nbytes(self) -> int:
         """Bytes of memory, about."""
-        return self.table.nbytes + RESULT_BYTES * len(self.marks)
+        return self.table.nbytes + self.about.nbytes + self.marks.nbytes + self.starts.nbytes
 
 
 def read_results(view: View, query: str, marks: np.ndarray, before: Results | None) -> Results:
@@ -62,38 +66,33 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
     """
     kept = slice(0, 0) if before is None else _shared(before, marks)
     left = marks[kept.stop - kept.start :]
-    said: list[Result | None] = []
-    lineages: list[Lineage] = []
-    lengths: list[int] = []
+    about, parts, lengths = [ABOUT.empty_table()], [pa.table({})], [np.zeros(0, np.int64)]
     schemas: set[pa.Schema] = set()
-    parts: list[pa.Table] = []
     try:
-        for at in range(0, max(len(left), 1), _AT_ONCE):
-            points = _points(view, query, left[at : at + _AT_ONCE])
-            read = [_read(point) for point in points]
-            tables = [rows for rows, *_ in read]
-            parts.append(_joined(points, tables))
-            schemas |= {rows.schema for rows, one, _ in read if one is not None}
-            said += [one for _, one, _ in read]
-            lineages += [lineage for *_, lineage in read]
-            lengths += [len(rows) for rows in tables]
-        table = _in_one_piece(parts)
+        for at in range(0, len(left), _AT_ONCE):
+            said, runs = _opened(view, query, left[at : at + _AT_ONCE])
+            read = [_rows(run) for run in runs]
+            about.append(said)
+            parts.append(_in_one_piece([rows for rows, _ in read]))
+            lengths += [each for _, each in read]
+            schemas |= {run.schema for run in runs if run.schema.names}
+        sizes = np.concatenate(lengths)
+        table = _with_windows(left, sizes, _in_one_piece(parts[1:] or parts))
     except pa.ArrowTypeError:
         raise _other_types(view, query, left) from None
-    sizes = np.array(lengths, np.int64)
     if before is not None and kept.stop > kept.start:
         first, end = before.starts[[kept.start, kept.stop]].tolist()
         try:
             table = _in_one_piece([before.table.slice(first, end - first), table])
         except pa.ArrowTypeError:
             return read_results(view, query, marks, None)  # which says where they differ
-        said = [*before.said[kept], *said]
-        lineages = [*before.lineages[kept], *lineages]
+        about.insert(0, before.about.slice(kept.start, kept.stop - kept.start))
         sizes = np.concatenate([np.diff(before.starts)[kept], sizes])
         schemas.add(before.schema)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     schema = schemas.pop() if len(schemas) == 1 else None
-    return Results(marks, said, lineages, starts, table, schema)
+    whole = pa.concat_tables(about).unify_dictionaries().combine_chunks()
+    return Results(marks, whole, starts, table, schema)
 
 
 def _shared(before: Results, marks: np.ndarray) -> slice:
@@ -107,47 +106,28 @@ def _shared(before: Results, marks: np.ndarray) -> slice:
     old = before.marks[first : first + len(marks)]
     other = np.flatnonzero((old != marks[: len(old)]).any(axis=1))
     end = first + (int(other[0]) if len(other) else len(old))
-    failed = all(each is None for each in before.said[first:end])
+    failed = before.about["said"].slice(first, end - first).null_count == end - first
     return slice(0, 0) if failed else slice(first, end)
 
 
-def _read(point: TrendPoint) -> tuple[pa.Table, Result | None, Lineage]:
-    """A standing query's rows for one window; where it failed there, one that says why."""
-    table, said, lineage = read_stored(point, None, stale=False)
-    if isinstance(said, SelectError):
-        return pa.table({TREND_ERROR: [said.message]}), None, lineage
-    own = [name for name in table.column_names if name.lower() in TREND_OWN]
-    return table.drop_columns(own) if own else table, said, lineage
-
-
-def _points(view: View, query: str, marks: np.ndarray) -> list[TrendPoint]:
-    if not len(marks):
-        return []
+def _opened(view: View, query: str, marks: np.ndarray) -> tuple[pa.Table, list[Run]]:
     first, last = int(marks[0, 0]), int(marks[-1, 0])
-    return view.trend(query, start=first, end=last + 1, limit=len(marks))
+    points = view.trend(query, start=first, end=last + 1, limit=len(marks))
+    return opened(point.result for point in points)
 
 
-def _joined(points: Sequence[TrendPoint], tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, each with its window in front. Raises ArrowTypeError: a column has had another
-    type before."""
-    lengths = [len(table) for table in tables]
+def _rows(run: Run) -> tuple[pa.Table, np.ndarray]:
+    """Without columns that would hide those of the trend."""
+    rows, lengths = run.rows()
+    return rows.drop_columns([n for n in run.schema.names if n.lower() in TREND_OWN]), lengths
 
-    def column(values: list[int], kind: pa.DataType) -> pa.Array:
-        return pa.array(np.repeat(np.asarray(values, np.int64), lengths)).cast(kind)
 
-    front = pa.table(
-        {
-            "window_start": column([point.start for point in points], _MOMENT),
-            "window_end": column([point.end for point in points], _MOMENT),
-            "revision": column([point.revision for point in points], pa.int64()),
-        }
-    )
-    if not tables:
-        return front.append_column(TREND_ERROR, pa.array([], pa.string()))
-    rest = _in_one_piece(tables)
-    for name in rest.column_names:
-        front = front.append_column(name, rest.column(name))
-    return front
+def _with_windows(marks: np.ndarray, lengths: np.ndarray, rows: pa.Table) -> pa.Table:
+    """The rows of results that have these marks, each with its window in front."""
+    start, end, revision, _ = (pa.array(np.repeat(column, lengths)) for column in marks.T)
+    front = [start.cast(_MOMENT), end.cast(_MOMENT), revision]
+    names = [*TREND_COLUMNS, *rows.column_names]
+    return pa.table([*front, *rows.columns], names=names)
 
 
 def _in_one_piece(tables: Sequence[pa.Table]) -> pa.Table:
@@ -177,23 +157,22 @@ def _with_months(table: pa.Table) -> pa.Table:
 def _other_types(view: View, query: str, marks: np.ndarray) -> SelectError:
     """Which column has changed, and since when it is what it is now."""
     newest: dict[str, pa.DataType] = {}
-    after: TrendPoint | None = None
     for end in range(len(marks), 0, -_AT_ONCE):
-        for point in _points(view, query, marks[max(end - _AT_ONCE, 0) : end])[::-1]:
-            schema = _read(point)[0].schema
-            for name, kind in zip(schema.names, schema.types, strict=True):
+        after = end
+        for run in _opened(view, query, marks[max(end - _AT_ONCE, 0) : end])[1][::-1]:
+            for name, kind in zip(run.schema.names, run.schema.types, strict=True):
                 known = newest.setdefault(name, kind)
-                if pa.types.is_null(known):
+                if pa.types.is_null(known) or name.lower() in TREND_OWN:
                     newest[name] = kind
                 elif not (pa.types.is_null(kind) or _unite(kind, known)):
-                    since = instant_text((after or point).start)
+                    since = instant_text(int(marks[after, 0]))
                     return SelectError(
                         f"the standing query '{query}' was changed: its column '{name}' is {known} "
                         f"since {since}, and {kind} before",
                         code="type",
                         remedy=f"FOR '{since}' TO '{instant_text(int(marks[-1, 1]))}'",
                     )
-            after = point
+            after -= len(run.stored)
     return SelectError(f"the standing query '{query}' was changed", code="type")
 
 

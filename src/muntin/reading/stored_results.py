@@ -7,15 +7,18 @@ they cover. Where the statement failed on that window, the stream has no columns
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
 import pyarrow as pa
 
 from muntin.arrow import ipc_bytes
 from muntin.errors import SelectError
 from muntin.ledger.records import TrendPoint
-from muntin.select.catalog import Note
+from muntin.select.catalog import TREND_ERROR, Note
 from muntin.select.result import Result
 from muntin.times import instant_text
 
@@ -25,23 +28,25 @@ _STORED = ("windows", "exact", "bounds", "notes", "late")
 """The rest is of the moment: two runs over the same events store the same, but for `late`."""
 _COUNTED = b"muntin.counted"
 _ERROR = b"muntin.error"
+_BEFORE, _BETWEEN = b'{"windows": ', b', "exact": '
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+_LENGTH = struct.Struct("<I")
+_LAYOUT_BYTES = 88  # of a stream: these differ where values take more bytes, and not with them
 _SPACES = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*\n?|/\*.*?\*/)|\s+""", re.DOTALL)
-_NO_ROWS = pa.table({})
 _TEXT_MAX = 2_000  # characters of each part of an error
 
 
 Counted = tuple[str, int, int, int]
 """Summary, start and end of what was read of it, microseconds, and how many events it held."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """What a stored result was made of."""
-
-    statement: bytes | None
-    """The `digest` of the statement; None: it does not say."""
-    counted: tuple[Counted, ...]
-    """Of what was read beside the window."""
+ABOUT = pa.schema(
+    {name: pa.dictionary(pa.int32(), pa.binary()) for name in ("said", "of")}
+    | dict.fromkeys(("windows", "counted"), pa.binary())
+)
+"""What is true of stored results: what of `_STORED` follows its windows, JSON; the `digest` of the
+statement; windows, and what was read beside the window, JSON. Null: it does not say, as where the
+statement failed."""
+EXACT = b'{"exact": true'
+"""With which what is true of an exact one begins."""
 
 
 def stored_result(result: Result, statement: str, counted: Iterable[Counted]) -> bytes:
@@ -52,12 +57,6 @@ def stored_result(result: Result, statement: str, counted: Iterable[Counted]) ->
     if beside := sorted(set(counted)):
         metadata[_COUNTED] = json.dumps(beside, ensure_ascii=False).encode()
     return _stream(result.table.replace_schema_metadata(metadata))
-
-
-def _lineage(metadata: Mapping[bytes, bytes]) -> Lineage:
-    """What a stored result was made of, as far as it says so."""
-    counted = json.loads(metadata[_COUNTED]) if _COUNTED in metadata else ()
-    return Lineage(metadata.get(_OF), tuple(tuple(each) for each in counted))
 
 
 def digest(statement: str) -> bytes:
@@ -104,25 +103,120 @@ def stored_error(error: Exception) -> bytes:
     return _stream(pa.Table.from_arrays([], schema=empty))
 
 
+def error_of(stored: bytes) -> SelectError:
+    """What `stored_error` kept."""
+    parts = json.loads(stored)
+    return SelectError(parts.pop("message"), **parts)
+
+
 def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Result:
     """The result: as true as it was when it was stored, beside the watermark of now. Raises
     SelectError: the statement failed on that window."""
-    table, said, _ = read_stored(point, watermark, stale=stale)
-    if isinstance(said, SelectError):
-        raise said
-    return replace(said, table=table)
-
-
-def read_stored(
-    point: TrendPoint, watermark: int | None, *, stale: bool
-) -> tuple[pa.Table, Result | SelectError, Lineage]:
-    """The rows; what is true of them, without rows, or why there are none; what they are of."""
     table = pa.ipc.open_stream(point.result).read_all()
     metadata = table.schema.metadata or {}
-    table = table.replace_schema_metadata(None)
     if _ERROR in metadata:
-        about = json.loads(metadata[_ERROR])
-        return table, SelectError(about.pop("message"), **about), _lineage(metadata)
+        raise error_of(metadata[_ERROR])
     said = json.loads(metadata[_TRUE])
     said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
-    return table, Result.of(_NO_ROWS, said), _lineage(metadata)
+    return Result.of(table.replace_schema_metadata(None), said)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Results that follow each other and have the same columns; or failed, and have none."""
+
+    schema: pa.Schema
+    stored: list[bytes]
+    """Their record batches; or why they failed."""
+
+    def rows(self) -> tuple[pa.Table, np.ndarray]:
+        """The rows of all, and how many of them are of each: one that says why it failed."""
+        if not self.schema.names:
+            said = pa.table({TREND_ERROR: [error_of(each).message for each in self.stored]})
+            return said, np.ones(len(said), np.int64)
+        head = self.schema.serialize().to_pybytes()
+        table = pa.ipc.open_stream(b"".join([head, *self.stored])).read_all()
+        lengths = np.array([len(each) for each in self.stored])
+        batches = [len(chunk) for chunk in table.column(0).chunks]
+        if len(batches) == np.count_nonzero(lengths):  # most have one, those without rows none
+            lengths[lengths > 0] = batches
+            return table, lengths
+        alone = [pa.ipc.open_stream(head + each).read_all() for each in self.stored]
+        return table, np.array([len(each) for each in alone])
+
+
+def opened(results: Iterable[bytes]) -> tuple[pa.Table, list[Run]]:
+    """What is true of each (`ABOUT`), and their rows, of many at once."""
+    about: dict[str, list[bytes | None]] = {name: [] for name in ABOUT.names}
+    runs: list[Run] = []
+    forms: dict[bytes, _Form] = {}
+    schemas: list[pa.Schema] = []
+    for result in results:
+        layout = result[:_LAYOUT_BYTES]
+        form = forms.get(layout)
+        values = None if form is None else form.values(result)
+        if form is None or values is None:
+            form = forms[layout] = _Form.of(result, schemas)
+            values = form.values(result) or {}
+        windows, found, said = values.get(_TRUE, b"").partition(_BETWEEN)
+        about["windows"].append(windows[len(_BEFORE) :] if found else None)
+        about["said"].append(b"{" + found[2:] + said if found else None)
+        about["of"].append(values.get(_OF))
+        about["counted"].append(values.get(_COUNTED))
+        if not runs or runs[-1].schema is not form.schema:
+            runs.append(Run(form.schema, []))
+        runs[-1].stored.append(values.get(_ERROR) or result[form.parts.size : -len(_END)])
+    columns = [pa.array(about[field.name], pa.binary()).cast(field.type) for field in ABOUT]
+    return pa.table(columns, schema=ABOUT), runs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """A stream's first message, which says its columns, but for the values of its metadata.
+
+    Arrow's own reader takes most of its time for it, and those of a query are the same. Where all
+    else is the same, byte by byte, a value is where it was in the one that Arrow has read: its
+    length, its bytes, and as many zeros as make them a multiple of 4.
+    """
+
+    schema: pa.Schema
+    parts: struct.Struct
+    """What is the same, then length and bytes of a value, and so on, and what is the same."""
+    same: tuple[bytes, ...]
+    keys: tuple[bytes, ...]
+    known: Mapping[bytes, bytes]
+    """Values that are the same as well."""
+
+    @classmethod
+    def of(cls, result: bytes, schemas: list[pa.Schema]) -> Self:
+        """The one of a stream. `schemas`: those that were met, which stay one object each."""
+        head = result[: 8 + _LENGTH.unpack_from(result, 4)[0]]
+        read = pa.ipc.read_schema(pa.py_buffer(head))
+        known, places = dict(read.metadata or {}), {}
+        for key, value in [*known.items()]:
+            stored = _LENGTH.pack(len(value)) + value
+            if head.count(stored) == 1:
+                places[head.index(stored)] = key, len(known.pop(key)) // 4 * 4 + 4
+        layout, end = "<", 0
+        for at, (_, size) in sorted(places.items()):
+            layout += f"{at - end}sI{size}s"
+            end = at + 4 + size
+        parts = struct.Struct(f"{layout}{len(head) - end}s")
+        keys = tuple(key for _, (key, _) in sorted(places.items()))
+        plain = read.remove_metadata()
+        schema = next((one for one in schemas if one.equals(plain, check_metadata=True)), plain)
+        if schema is plain:
+            schemas.append(plain)
+        return cls(schema, parts, parts.unpack(head)[::3], keys, known)
+
+    def values(self, result: bytes) -> dict[bytes, bytes] | None:
+        """The metadata of a stream; None where it begins in another way."""
+        parts = self.parts.unpack_from(result)
+        if parts[::3] != self.same:
+            return None
+        found = dict(self.known)
+        for key, length, value in zip(self.keys, parts[1::3], parts[2::3], strict=True):
+            if length >= len(value):
+                return None
+            found[key] = value[:length]
+        return found

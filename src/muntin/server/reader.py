@@ -18,7 +18,7 @@ from muntin.select.engine import Engine
 from muntin.select.limits import Limits
 from muntin.select.result import Result
 from muntin.spec import Pipeline
-from muntin.times import US_PER_SECOND
+from muntin.times import US_PER_SECOND, instant_text
 
 
 class Reader:
@@ -64,6 +64,14 @@ class Reader:
         Raises SelectError: the statement failed on that window."""
         with self._stored.moment(known=True) as moment:
             return moment.stored(query, window)
+
+    def newest(self, query: str, most: int) -> str:
+        """The clause that lets the newest results of a standing query through; else none."""
+        with self._stored.moment() as moment:
+            marks = moment.view.trend_marks(query, limit=most)
+        if not marks:
+            return ""
+        return f"FOR '{instant_text(marks[-1][0])}' TO '{instant_text(marks[0][1])}'"
 
     def followed(self, text: str) -> str:
         """The summary whose windows a statement follows. Raises SelectError, UnknownName: the

@@ -24,6 +24,7 @@ from muntin.server.postgres.rows import data_rows, modifier_of, type_of
 from muntin.server.postgres.settings import window_of
 from muntin.server.reader import Reader
 
+_RESULTS = 1_000  # of a trend, which tell its columns: it may have a hundred times as many
 HEAD = struct.Struct(">I")
 _NOT_SELECTS = words(
     "unknown_function unknown_column unknown_name not_allowed statement syntax character"
@@ -114,9 +115,11 @@ class PostgresAnswers:
         raise refused from None
 
     def _columns_of(self, relation: ShownTable) -> Columns:
-        """Names and types; none where the ledger cannot say."""
+        """Names and types, of a trend those of its newest results; none where the ledger cannot
+        say."""
         try:
-            text = f"SELECT * FROM {relation.ask} LIMIT 0"  # noqa: S608
+            clause = self._reader.newest(relation.source, _RESULTS)
+            text = f"SELECT * FROM {relation.ask} {clause} LIMIT 0"  # noqa: S608
             table = self._reader.sql(text, wide=True).table
         except MuntinError:
             return ()
