@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from muntin.assembly.capacity import capacity
+from muntin.assembly.capacity_windows import PAGES, RESULT_BYTES
 from muntin.cli import app
+from muntin.ledger.open import open_ledger
 from muntin.ledger.temporary import temporary
 from tests.docs_samples import sample_of
 from tests.pipeline.support import SECOND, START, pipeline, run
@@ -67,6 +71,66 @@ def test_its_bytes_are_those_of_a_real_ledger_within_30_percent(minutes):
         assert 0.7 < expected / nbytes < 1.3, (name, expected, nbytes)
     assert 0.7 < said.ledger_bytes / sum(held.values()) < 1.3
     assert 0 < said.fold_seconds < 1
+
+
+WINDOWS = {
+    "tumbling": {"kind": "tumbling", "length": "10 seconds"},
+    "sliding": {"kind": "sliding", "length": "1 minute", "every": "10 seconds"},
+    "floating": {"kind": "floating", "length": "30 seconds"},
+    "crowded": {"kind": "floating", "length": "10 minutes"},
+}
+QUERIES = {
+    "top": "SELECT driver, count FROM tumbling(driver) ORDER BY count DESC LIMIT 3",
+    "all": "SELECT * FROM sliding(driver)",
+    "share": "SELECT t.driver, t.count / s.count AS share FROM sliding(driver) s "
+    "JOIN tumbling(driver) FOR LAST '10 minutes' t ON t.driver = s.driver",
+    "middle": "SELECT * FROM quantiles(floating, 0.5, 0.9)",
+    "none": "SELECT driver FROM crowded(driver) WHERE count < 0",
+    "fails": "SELECT CAST(driver AS INTEGER) AS n FROM crowded(driver)",
+}
+
+
+@pytest.mark.parametrize(("rate", "history"), [(5, None), (5, "10 minutes"), (0.05, None)])
+def test_windows_and_trends_are_those_of_a_real_ledger_within_30_percent(tmp_path, rate, history):
+    """In the pages of its file."""
+    orders = {"keys": ["driver"], "indicators": ["fare"]}
+    summaries = {name: {**orders, "window": window} for name, window in WINDOWS.items()}
+    floating = {"kind": "quantiles", "value": "fare", "by": "area", "window": WINDOWS["floating"]}
+    summaries |= {"floating": floating, "crowded": {**summaries["crowded"], "capacity": 24}}
+    kept = {"retention": {"history": history}} if history else {}
+    asked = pipeline(pane="10 seconds", summaries=summaries, queries=QUERIES, **kept)
+    rng = np.random.default_rng(5)
+    minutes = 24 if rate > 1 else 90
+    batches = []
+    for minute in range(0, minutes, 2):
+        count = rng.poisson(120 * rate)
+        times = START + 60 * minute * SECOND + np.sort(rng.integers(0, 120 * SECOND, count))
+        columns = {
+            "time": pa.array(times, pa.timestamp("us", "UTC")),
+            "driver": pa.array([f"taxi {n}" for n in rng.integers(0, 40, count)], pa.string()),
+            "area": pa.array([f"area {n}" for n in rng.integers(0, 12, count)], pa.string()),
+            "fare": pa.array(rng.integers(0, 1_000, count)),
+        }
+        batches.append([pa.table(columns)])
+    with run(asked, batches, open_ledger(f"sqlite:///{tmp_path}/orders.db")):
+        pass
+    with closing(sqlite3.connect(tmp_path / "orders.db")) as file:
+        pages = dict(file.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
+        names = dict(file.execute("SELECT id, name FROM names"))
+        there = dict(file.execute("SELECT summary, count(DISTINCT start) FROM windows GROUP BY 1"))
+        there |= dict(file.execute("SELECT query, count(DISTINCT start) FROM trends GROUP BY 1"))
+        sizes = dict(file.execute("SELECT query, avg(length(payload)) FROM trends GROUP BY 1"))
+    keys = {"driver": 40, "area": 12, "fare": 1_000}
+    said = capacity(asked, rate, keys, minutes * 60 * SECOND)
+    for number, count in there.items():
+        (line,) = [line for line in said.closed if line.name == names[number]]
+        assert 0.85 < line.count / count < 1.15, (line, count)
+        if number in sizes:
+            assert 0.7 < (line.each_bytes - RESULT_BYTES) / PAGES / sizes[number] < 1.3, line
+    tables = ("windows", "closings", "trends")
+    held = sum(size for name, size in pages.items() if any(table in name for table in tables))
+    assert 0.7 < sum(line.nbytes for line in said.closed) / held < 1.3, held
+    assert len(said.closed) == len(there) == len(WINDOWS) + len(QUERIES)
 
 
 @pytest.mark.parametrize("drivers", [100, 1_000, 100_000])

@@ -9,10 +9,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.assembly.capacity_windows import ClosedLine, closed_lines
 from muntin.assembly.maintenance import shrinks
 from muntin.errors import BadArgument
 from muntin.kinds import FingerprintSpec, SegmentSpec
@@ -54,18 +56,20 @@ class Line:
 class Capacity:
     """What a pipeline will take.
 
+    `closed`: windows, and what standing queries give for them.
     `window_bytes`: summary -> bytes in memory of one of its windows (or of a pane, where it has
       none).
     `fold_seconds`: of one core, for a second's events: what the workers do beside reading them.
     """
 
     lines: tuple[Line, ...]
+    closed: tuple[ClosedLine, ...]
     window_bytes: Mapping[str, int]
     fold_seconds: float
 
     @property
     def ledger_bytes(self) -> int:
-        return sum(line.nbytes for line in self.lines)
+        return sum(line.nbytes for line in (*self.lines, *self.closed))
 
 
 def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: int) -> Capacity:
@@ -74,11 +78,19 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
     `rate`: events a second.
     `keys`: column -> how many different values it has; where it is not there 1,000, but of floats
       no two alike.
-    `kept_us`: microseconds for which panes and rollups are kept that the retention does not name.
+    `kept_us`: microseconds for which what the retention does not name is kept.
     """
     rng = np.random.default_rng(0)
     keep = pipeline.retention
     lines, windows, seconds = [], {}, 0.0
+
+    @cache
+    def drawn(name: str, length: int) -> tuple[Segment, float]:
+        spec, expected = pipeline.summaries[name], rate * length / US_PER_SECOND
+        assert isinstance(spec, SegmentSpec)  # noqa: S101 (others have no windows)
+        made, _, _, grown = _drawn(spec, expected / -math.expm1(-expected), keys, rng, 1)
+        return made, grown
+
     for name, spec in pipeline.summaries.items():
         if not isinstance(spec, SegmentSpec):
             continue  # its memory is an entry of the file
@@ -110,9 +122,10 @@ def capacity(pipeline: Pipeline, rate: float, keys: Mapping[str, int], kept_us: 
             lines.append(Line(name, length, slices, nbytes))
             if length == pipeline.pane:
                 seconds += rate * took / max(events, 1)
-        made, _, _, grown = _drawn(spec, rate * window / US_PER_SECOND, keys, rng, 1)
+        made, grown = drawn(name, window)
         windows[name] = round(grown * made.nbytes)
-    return Capacity(tuple(lines), windows, seconds)
+    closed = closed_lines(pipeline, rate, keys, VALUES, kept_us, drawn)
+    return Capacity(tuple(lines), tuple(closed), windows, seconds)
 
 
 def _drawn(

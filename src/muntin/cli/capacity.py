@@ -59,7 +59,13 @@ def register(app: typer.Typer) -> None:
                 f"{line.summary:20} slices of {duration_text(line.length_us):12} "
                 f"{line.slices:>9,} of {line.slice_bytes:>12,.0f} bytes  {_size(line.nbytes):>10}"
             )
-        typer.echo(f"ledger:  {_size(found.ledger_bytes)}, windows and trends beside it")
+        for line in found.closed:
+            what = "windows" if line.name in spec.summaries else "results"
+            typer.echo(
+                f"{line.name:20} {what} of {duration_text(line.length_us):11} "
+                f"{line.count:>9,} of {line.each_bytes:>12,.0f} bytes  {_size(line.nbytes):>10}"
+            )
+        typer.echo(f"ledger:  {_size(found.ledger_bytes)}")
         for name, nbytes in found.window_bytes.items():
             typer.echo(f"memory:  a window of {name} {_size(nbytes)}; as much again to merge it")
         cores = f"{found.fold_seconds:.3g}" if found.fold_seconds >= 0.001 else "less than 0.001"
