@@ -423,6 +423,32 @@ def test_nanoseconds_beside_other_units_never_move_a_time(spark, tmp_path):
             assert stream.progress.newest == (START.timestamp() + 6) * 1e6
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS"])
+def test_days_of_another_calendar_are_those_that_spark_reads(spark, tmp_path, times):
+    """As Spark 2 wrote them: 0001-01-01, which often stands for no date, was in the year 0."""
+    legacy = spark.newSession()
+    legacy.conf.set("spark.sql.parquet.outputTimestampType", times)
+    for of in ("datetime", "int96"):
+        legacy.conf.set(f"spark.sql.parquet.{of}RebaseModeInWrite", "LEGACY")
+    days = ["0001-01-01", "1582-10-04", "2026-01-01"]
+    columns = ("timestamp '2026-01-01' at", "date(day) day", "timestamp(day) moment")
+    frame = legacy.createDataFrame([(day,) for day in days], "day string").selectExpr(*columns)
+    frame.write.parquet(str(tmp_path / "data"))
+    source = {"format": "parquet", "path": str(tmp_path / "data")}
+    summary = {"keys": ["day", "moment"]}
+    spec = {"name": "p", "time": "at", "pane": "1 s", "source": source, "summaries": {"m": summary}}
+    batch_of = muntin.summarize(None, spec, ledger=temporary())
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "checkpoint"), once=True
+    )
+    assert stream.await_termination(PATIENCE_SECONDS)
+    for found in (batch_of, stream):
+        for name in ("day", "moment"):
+            rows = found.sql(f"SELECT {name}::DATE::VARCHAR, count FROM m({name}) FOR ALL").rows  # noqa: S608
+            assert sorted(rows) == [[day, 1] for day in days]
+
+
 def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp_path):
     moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
     for kind in (pa.int32(), pa.int64()):

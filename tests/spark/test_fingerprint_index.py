@@ -357,6 +357,25 @@ def test_keys_that_are_times_and_dates(spark, tmp_path):
     assert found["present"].to_pylist() == [True, False]
 
 
+@pytest.mark.parametrize("name", ["day", "moment"])
+def test_keys_and_numbers_of_another_calendar_are_those_that_spark_reads(spark, tmp_path, name):
+    """As Spark 2 wrote them. A key that is there was said not to be."""
+    legacy = spark.newSession()
+    for of in ("datetime", "int96"):
+        legacy.conf.set(f"spark.sql.parquet.{of}RebaseModeInWrite", "LEGACY")
+    days = [("1500-01-01",), ("1582-10-04",), ("2026-01-01",)]
+    columns = ("date(day) day", "timestamp(day) moment", "1 n")
+    folder = f"{tmp_path}/[0]"
+    legacy.createDataFrame(days, "day string").selectExpr(*columns).write.parquet(folder)
+    asked = spark.read.parquet(f"{tmp_path}/?0]").select(name).toArrow().column(0)
+    assert str(asked[0]).startswith("1500-01-01")
+    for records in (folder, Path(folder), spark.read.parquet(f"{tmp_path}/?0]")):
+        index = FingerprintIndex.build(records, name, "n", 2, spark=spark, progress=False)
+        assert index.contains(asked)["present"].to_pylist() == [True] * 3
+        ranked = FingerprintIndex.build(records, "n", name, 2, spark=spark, progress=False)
+        assert str(ranked.quantile(0.0)["value"][0]).startswith("1500-01-01")
+
+
 def test_names_of_columns_may_hold_anything(spark):
     frame = spark.createDataFrame([("a", 1), ("b", 2)], ["page.url", "bytes.sent by day"])
     index = FingerprintIndex.build(frame, "page.url", "bytes.sent by day", 2, progress=False)

@@ -46,6 +46,8 @@ UNITS: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 """What Spark writes by default would be nanoseconds, where the year 9999 is taken for 1816."""
 DICTIONARY_ROW_BYTES = 3  # for each row, in the file; for more, the strings are as fast
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION, _ONE_CALENDAR = b"org.apache.spark.version", b"3.1.0"
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
 
@@ -96,8 +98,26 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
     here = local_path(source.path or "")
     if here is None or partitions_of(here, map(Path, files)) & set(pipeline.columns_read()):
         return []  # of a partition's column, its folders have the word
-    check_keys(check_files(files, pipeline), pipeline)
+    schemas = check_files(files, pipeline)
+    check_keys(schemas, pipeline)
+    if any(in_other_calendar(schema, pipeline.columns()) for schema in schemas.values()):
+        return []
     return files
+
+
+def in_other_calendar(schema: pa.Schema, names: Collection[str]) -> bool:
+    """Whether Spark makes other dates and times of these columns of a file than stand in it.
+
+    Spark 2 counted days before 1582 by the Julian calendar, and times before 1900 by the clocks of
+    then (3.0 still those of 96 bits); a newer one does where it is set so, and says it in the file.
+    """
+    about = schema.metadata or {}
+    if about.get(_SPARK_VERSION, _ONE_CALENDAR) >= _ONE_CALENDAR and not any(
+        mark in about for mark in _OTHER_CALENDAR
+    ):
+        return False
+    kinds = [schema.field(name).type for name in names]
+    return any(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds)
 
 
 def gather_parquet(

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from muntin.errors import BadArgument, SourceError, did_you_mean
 from muntin.spark.ddl import in_backticks
 from muntin.spark.failures import reason
-from muntin.spark.files import filled_files
+from muntin.spark.files import filled_files, for_spark
 from muntin.spark.index.build import IndexPlan, scatter
 from muntin.spark.java import class_of, items_of
-from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, shares_of
+from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, in_other_calendar, shares_of
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.session import own_python, session
 
@@ -91,6 +91,10 @@ class Files(_Columns):
 Source = FrameSource | Files
 
 
+class OtherCalendarError(SourceError):
+    """Only Spark knows the dates and times of a file."""
+
+
 def _read(
     splits: list[Split], key: str, rank: str | None
 ) -> Iterator[tuple[pa.Array, pa.Array | None, str]]:
@@ -135,11 +139,17 @@ def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) ->
             spark = spark or session()
             return source_of(spark.read.parquet(path), key, rank, spark)
         raise SourceError(f"{path}: no Parquet files there")
-    return _of_files(files, key, rank, spark)
+    try:
+        return _of_files(files, key, rank, spark)
+    except OtherCalendarError:
+        frame = (spark or session()).read.parquet(*map(for_spark, files))
+        return source_of(frame, key, rank, spark)
 
 
 def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession | None) -> Files:
+    names = [key] if rank is None else [key, rank]
     types: list[tuple[pa.DataType, pa.DataType | None]] = []
+    others: list[str] = []
     for file in files:
         try:
             with pq.ParquetFile(file, **UNITS) as opened:
@@ -149,10 +159,13 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession 
                 f"{file}: not a Parquet file: {problem}; if it is none, say what it is: "
                 "--source-format csv; in Python give a DataFrame"
             ) from None
-        _check_columns([key] if rank is None else [key, rank], schema.names, file)
+        _check_columns(names, schema.names, file)
         types.append(_types(schema, key, rank))
         if types[-1] != types[0]:
             raise SourceError(f"{file}: columns of other types than in {files[0]}")
+        others += [file] * in_other_calendar(schema, names)
+    if others:
+        raise OtherCalendarError(f"{others[0]}: {', '.join(names)} are in another calendar")
     return Files(key, rank, *types[0], spark, files)
 
 
