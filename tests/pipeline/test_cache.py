@@ -51,6 +51,7 @@ def test_small_segments_take_no_more_than_was_allowed(name, rows):
     for number in range(3 * allowed // (4000 + len(data))):
         segment = decode(data)
         cache.put(number, segment, memory_of_entry(segment))
+    gc.collect()
     taken = tracemalloc.get_traced_memory()[0] + pool.bytes_allocated() - before
     tracemalloc.stop()
     assert allowed / 2 < taken < allowed * 1.3

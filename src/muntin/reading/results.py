@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.arrow import is_number, pc
 from muntin.errors import SelectError
 from muntin.ledger.base import View
-from muntin.reading.stored_results import ABOUT, Run, opened
+from muntin.reading.stored_results import ABOUT, Alike, opened
 from muntin.select.catalog import TREND_COLUMNS, TREND_ERROR, TREND_OWN
 from muntin.times import DAY_US, instant_text
 
@@ -110,13 +110,13 @@ def _shared(before: Results, marks: np.ndarray) -> slice:
     return slice(0, 0) if failed else slice(first, end)
 
 
-def _opened(view: View, query: str, marks: np.ndarray) -> tuple[pa.Table, list[Run]]:
+def _opened(view: View, query: str, marks: np.ndarray) -> tuple[pa.Table, list[Alike]]:
     first, last = int(marks[0, 0]), int(marks[-1, 0])
     points = view.trend(query, start=first, end=last + 1, limit=len(marks))
     return opened(point.result for point in points)
 
 
-def _rows(run: Run) -> tuple[pa.Table, np.ndarray]:
+def _rows(run: Alike) -> tuple[pa.Table, np.ndarray]:
     """Without columns that would hide those of the trend."""
     rows, lengths = run.rows()
     return rows.drop_columns([n for n in run.schema.names if n.lower() in TREND_OWN]), lengths

@@ -122,7 +122,7 @@ def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Res
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Alike:
     """Results that follow each other and have the same columns; or failed, and have none."""
 
     schema: pa.Schema
@@ -145,10 +145,10 @@ class Run:
         return table, np.array([len(each) for each in alone])
 
 
-def opened(results: Iterable[bytes]) -> tuple[pa.Table, list[Run]]:
+def opened(results: Iterable[bytes]) -> tuple[pa.Table, list[Alike]]:
     """What is true of each (`ABOUT`), and their rows, of many at once."""
     about: dict[str, list[bytes | None]] = {name: [] for name in ABOUT.names}
-    runs: list[Run] = []
+    runs: list[Alike] = []
     forms: dict[bytes, _Form] = {}
     schemas: list[pa.Schema] = []
     for result in results:
@@ -164,7 +164,7 @@ def opened(results: Iterable[bytes]) -> tuple[pa.Table, list[Run]]:
         about["of"].append(values.get(_OF))
         about["counted"].append(values.get(_COUNTED))
         if not runs or runs[-1].schema is not form.schema:
-            runs.append(Run(form.schema, []))
+            runs.append(Alike(form.schema, []))
         runs[-1].stored.append(values.get(_ERROR) or result[form.parts.size : -len(_END)])
     columns = [pa.array(about[field.name], pa.binary()).cast(field.type) for field in ABOUT]
     return pa.table(columns, schema=ABOUT), runs
