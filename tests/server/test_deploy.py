@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from configparser import ConfigParser
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
+from typer.main import get_command
 
+from muntin import cli
 from muntin.assembly.standing import StandingQueries
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
@@ -34,6 +38,20 @@ def test_the_pipeline_of_the_compose_file_is_one():
     spec = Pipeline.of(DEPLOY / "compose" / "pipeline.yaml")
     StandingQueries(spec, temporary()).close()
     assert spec.queries["dear"].alert is not None
+
+
+@pytest.mark.parametrize("name", ["muntin-run@.service", "muntin-serve.service"])
+def test_a_unit_starts_a_command_that_there_is(name):
+    unit = ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read(DEPLOY / "systemd" / name)
+    service = unit["Service"]
+    program, command, *words = service["ExecStart"].split()
+    assert program == "/opt/muntin/bin/muntin"
+    get_command(cli.app).commands[command].make_context(command, words)  # or it says what is wrong
+    assert service["Restart"] == "on-failure"
+    assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}"
+    assert "0.0.0.0" not in words  # noqa: S104
 
 
 def test_nothing_in_the_compose_file_starts_without_its_secret_or_beyond_loopback():
