@@ -2,8 +2,13 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.classic.dataframe import DataFrame
+
+from muntin.errors import SourceError
+from muntin.spark.failures import plainly
 
 pytestmark = pytest.mark.spark
 SCRIPT = """
@@ -47,3 +52,14 @@ def test_java_is_killed_in_a_batch(tmp_path):
     )  # fmt: skip
     assert done.stdout.startswith("Spark's process of Java has ended"), done.stderr
     assert not {"py4j", "Traceback"} & set(done.stderr.replace(":", " ").split()), done.stderr
+
+
+def test_what_pyspark_says_of_a_frame_whose_java_is_gone():
+    """It hides that the connection was refused: [CANNOT_PARSE_DATATYPE]."""
+
+    def refused():
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    frame = SimpleNamespace(_jdf=SimpleNamespace(schema=refused))
+    with pytest.raises(SourceError, match="process of Java has ended"), plainly():
+        DataFrame.schema.func(frame)

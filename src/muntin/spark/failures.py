@@ -147,6 +147,7 @@ def worker_error(problem: Exception) -> Exception:
 def is_java_gone(problem: Exception) -> bool:
     """Did a call fail because Spark's process of Java has ended?"""
     from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     if isinstance(problem, Py4JJavaError):
         try:
@@ -154,6 +155,9 @@ def is_java_gone(problem: Exception) -> bool:
         except (ConnectionError, Py4JError):
             return True
         return False
+    if isinstance(problem, PySparkException):  # PySpark may say what it could not do without
+        before = problem.__context__
+        return isinstance(before, Exception) and is_java_gone(before)
     return isinstance(problem, ConnectionError | Py4JError)
 
 
