@@ -228,6 +228,29 @@ def test_windows_that_history_has_dropped_stay_out_where_it_is_made_longer(
     assert set(keys.values()) == {1}
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_history_that_a_start_without_a_batch_drops_stays_dropped(tmp_path, ended):
+    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    fares = {"fares": SUMMARIES["fares"]}
+    number = 0
+    for history, coming in (
+        ("1 hour", [rows(0, 180), rows(180, 600)]),
+        ("2 minutes", []),
+        ("1 hour", [rows(601, 602), rows(80, 81)]),
+    ):
+        kept = pipeline(summaries=fares, queries={}, retention={"history": history})
+        ingest = Ingest(kept, ledger, query_id="q")
+        for each in coming:
+            ingest.take(number, gather([events(each)]))
+            number += 1
+            export(ledger, "fares", "parquet", f"{tmp_path}/windows")
+        if not coming:
+            ingest.finish(ended=ended)
+            first = ledger.windows("fares", limit=1)[0].start
+        ingest.close()
+    assert ledger.windows("fares", limit=1)[0].start == first > START
+
+
 def test_windows_that_are_dropped_while_an_export_runs_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(exporter, "WINDOWS_READ", 1)
     monkeypatch.setattr(exporter, "COMMIT_BYTES", 0)

@@ -105,11 +105,7 @@ class Assembler:
             return []
         self._ahead = True
         sealed_until = watermark // self._pipeline.pane * self._pipeline.pane
-        history = self._pipeline.retention.history
-        if history is not None:
-            before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
-            for name in (*self._followers, *self._away):
-                self._history_dropped[name] = max(before, self._history_dropped.get(name, 0))
+        self._note_history(watermark)
         written = []
         came = self._with_owed(came)
         with pieces_of(self._ledger, self._cache) as now:
@@ -130,6 +126,19 @@ class Assembler:
             self._store([], [])
         self._check_all = self._ahead = False
         return written
+
+    def keep_history_in_mind(self, watermark: int | None) -> None:
+        """Store up to when history may be dropped now, where no step does so before it is."""
+        if watermark is not None:
+            self._note_history(watermark)
+            self._store([], [])
+
+    def _note_history(self, watermark: int) -> None:
+        history = self._pipeline.retention.history
+        if history is not None:
+            before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
+            for name in (*self._followers, *self._away):
+                self._history_dropped[name] = max(before, self._history_dropped.get(name, 0))
 
     def owing(self, now: Pieces, came: Mapping[str, Slices]) -> Mapping[str, Any] | None:
         """The state to store with a batch that brings late events which nothing else would tell of.

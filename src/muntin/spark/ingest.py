@@ -185,6 +185,7 @@ class Ingest:
             if ended and self._newest is not None:
                 with self._maintenance.keeping:
                     self._noted(self._assembler.end(self._newest))
+            self._assembler.keep_history_in_mind(self._watermark)
             self._maintenance.finish(self._watermark)
             self._alerts.finish()
             self._say("finished", None)
