@@ -449,6 +449,27 @@ def test_days_of_another_calendar_are_those_that_spark_reads(spark, tmp_path, ti
             assert sorted(rows) == [[day, 1] for day in days]
 
 
+@pytest.mark.spark
+def test_days_of_files_without_a_calendar_are_those_of_the_session(spark, tmp_path):
+    """A pipeline's own Spark settings may say that what Spark has not written counts as Spark 2."""
+    days = [dt.date(1500, 1, 1), dt.date(2026, 1, 1)]
+    at = pa.array([START, START], pa.timestamp("us", "UTC"))
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"at": at, "day": days}), tmp_path / "data" / "t.parquet")
+    source = {"format": "parquet", "path": str(tmp_path / "data")}
+    spec = {"name": "p", "time": "at", "pane": "1 s", "source": source}
+    spec |= {"summaries": {"m": {"keys": ["day"]}}}
+    spec |= {"spark": {"spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}}
+    batch_of = muntin.summarize(None, spec, ledger=temporary())
+    stream = muntin.stream(
+        None, spec, ledger=temporary(), checkpoint=str(tmp_path / "checkpoint"), once=True
+    )
+    assert stream.await_termination(PATIENCE_SECONDS)
+    for found in (batch_of, stream):
+        rows = found.sql("SELECT day::VARCHAR, count FROM m(day) FOR ALL ORDER BY day").rows
+        assert rows == [["1499-12-23", 1], ["2026-01-01", 1]]
+
+
 def test_columns_of_several_types_are_told_where_spark_must_read_them(spark, tmp_path):
     moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
     for kind in (pa.int32(), pa.int64()):

@@ -376,6 +376,27 @@ def test_keys_and_numbers_of_another_calendar_are_those_that_spark_reads(spark, 
         assert str(ranked.quantile(0.0)["value"][0]).startswith("1500-01-01")
 
 
+@pytest.mark.parametrize("name", ["day", "moment"])
+def test_files_that_do_not_say_their_calendar_are_read_as_the_session_says(spark, tmp_path, name):
+    """What Spark has not written; of what it was set to read so, Arrow read other days."""
+    days = [date(1500, 1, 1), date(1582, 10, 4), date(2026, 1, 1)]
+    moments = pa.array(days, pa.date32()).cast(pa.timestamp("us", "UTC"))
+    place = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"day": days, "moment": moments, "n": [1, 1, 1]}), place)
+    found = {}
+    for mode in ("LEGACY", "CORRECTED"):
+        session = spark.newSession()
+        session.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+        frame = session.read.parquet(str(place))
+        found[mode] = asked = frame.select(name).toArrow().column(0)
+        for records in (str(place), frame):
+            index = FingerprintIndex.build(records, name, "n", 2, spark=session, progress=False)
+            assert index.contains(asked)["present"].to_pylist() == [True] * 3
+            ranked = FingerprintIndex.build(records, "n", name, 2, spark=session, progress=False)
+            assert str(ranked.quantile(0.0)["value"][0])[:10] == str(asked[0])[:10]
+    assert found["LEGACY"][0] != found["CORRECTED"][0]
+
+
 def test_names_of_columns_may_hold_anything(spark):
     frame = spark.createDataFrame([("a", 1), ("b", 2)], ["page.url", "bytes.sent by day"])
     index = FingerprintIndex.build(frame, "page.url", "bytes.sent by day", 2, progress=False)

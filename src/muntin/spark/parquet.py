@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +48,7 @@ DICTIONARY_ROW_BYTES = 3  # for each row, in the file; for more, the strings are
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION, _ONE_CALENDAR = b"org.apache.spark.version", b"3.1.0"
+_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
 SHARE_BYTES = 512 << 20  # uncompressed, of one task
 
 
@@ -91,8 +92,14 @@ def _whole(metadata: pq.FileMetaData) -> tuple[int, int]:
     return metadata.num_rows, metadata.num_row_groups
 
 
-def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str]) -> Sequence[str]:
-    """The files of a source, checked; [] where only Spark can read what the pipeline needs."""
+def readable_files(
+    source: SourceSpec,
+    pipeline: Pipeline,
+    files: Sequence[str],
+    spark: SparkSession | None = None,
+) -> Sequence[str]:
+    """The files of a source, checked; [] where only Spark can read what the pipeline needs, in this
+    session, where one is given."""
     if pipeline.fields or not source.is_plain_parquet:
         return []
     here = local_path(source.path or "")
@@ -100,31 +107,43 @@ def readable_files(source: SourceSpec, pipeline: Pipeline, files: Sequence[str])
         return []  # of a partition's column, its folders have the word
     schemas = check_files(files, pipeline)
     check_keys(schemas, pipeline)
-    if any(in_other_calendar(schema, pipeline.columns()) for schema in schemas.values()):
+    if are_in_other_calendar(schemas.values(), pipeline.columns(), lambda: spark):
         return []
     return files
 
 
-def in_other_calendar(schema: pa.Schema, names: Collection[str]) -> bool:
-    """Whether Spark makes other dates and times of these columns of a file than stand in it.
+def are_in_other_calendar(
+    schemas: Iterable[pa.Schema],
+    names: Collection[str],
+    session: Callable[[], SparkSession | None],
+) -> bool:
+    """Whether Spark makes other dates and times of these columns of files than stand in them.
 
     Spark 2 counted days before 1582 by the Julian calendar, and times before 1900 by the clocks of
     then (3.0 still those of 96 bits); a newer one does where it is set so, and says it in the file.
+    Of files that Spark has not written, the session says it that reads them; it is asked for one
+    only where there are such files.
     """
-    about = schema.metadata or {}
-    if about.get(_SPARK_VERSION, _ONE_CALENDAR) >= _ONE_CALENDAR and not any(
-        mark in about for mark in _OTHER_CALENDAR
-    ):
-        return False
-    kinds = [schema.field(name).type for name in names]
-    return any(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds)
+    unsaid = False
+    for schema in schemas:
+        kinds = [schema.field(name).type for name in names]
+        if not any(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+            continue
+        about = schema.metadata or {}
+        version = about.get(_SPARK_VERSION)
+        if version is None:
+            unsaid = True
+        elif version < _ONE_CALENDAR or any(mark in about for mark in _OTHER_CALENDAR):
+            return True
+    spark = session() if unsaid else None
+    return spark is not None and any(spark.conf.get(mode) == "LEGACY" for mode in _MODES)
 
 
 def gather_parquet(
     spark: SparkSession, source: SourceSpec, pipeline: Pipeline
 ) -> GatherRows | None:
     """Partials of local Parquet files; None where Spark must read them."""
-    files = readable_files(source, pipeline, filled_files(source.path or ""))
+    files = readable_files(source, pipeline, filled_files(source.path or ""), spark)
     return _gather_files(spark, files, pipeline) if files else None
 
 
@@ -141,7 +160,7 @@ def gather_batch(
         return None
     files: Sequence[str] = ()
     try:
-        files = readable_files(source, pipeline, _files_of(df))
+        files = readable_files(source, pipeline, _files_of(df), df.sparkSession)
     except MixedKeysError:
         raise
     except SourceError as problem:

@@ -18,7 +18,7 @@ from muntin.spark.failures import reason
 from muntin.spark.files import filled_files, for_spark
 from muntin.spark.index.build import IndexPlan, scatter
 from muntin.spark.java import class_of, items_of
-from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, in_other_calendar, shares_of
+from muntin.spark.parquet import ROWS_AT_ONCE, UNITS, Split, are_in_other_calendar, shares_of
 from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
 from muntin.spark.session import own_python, session
 
@@ -91,10 +91,6 @@ class Files(_Columns):
 Source = FrameSource | Files
 
 
-class OtherCalendarError(SourceError):
-    """Only Spark knows the dates and times of a file."""
-
-
 def _read(
     splits: list[Split], key: str, rank: str | None
 ) -> Iterator[tuple[pa.Array, pa.Array | None, str]]:
@@ -127,7 +123,7 @@ def source_of(given: Any, key: str, rank: str | None, spark: SparkSession | None
     if files := scanned_files(given):
         with suppress(BadArgument, SourceError):  # such as files that Spark has to make alike
             source = _of_files(files, key, rank, given.sparkSession)
-            if (source.key_type, source.rank_type) == types:
+            if source is not None and (source.key_type, source.rank_type) == types:
                 return source
     return FrameSource(key, rank, *types, given)
 
@@ -139,17 +135,20 @@ def _files(path: str, key: str, rank: str | None, spark: SparkSession | None) ->
             spark = spark or session()
             return source_of(spark.read.parquet(path), key, rank, spark)
         raise SourceError(f"{path}: no Parquet files there")
-    try:
-        return _of_files(files, key, rank, spark)
-    except OtherCalendarError:
-        frame = (spark or session()).read.parquet(*map(for_spark, files))
-        return source_of(frame, key, rank, spark)
+    source = _of_files(files, key, rank, spark)
+    if source is not None:
+        return source
+    frame = (spark or session()).read.parquet(*map(for_spark, files))
+    return source_of(frame, key, rank, spark)
 
 
-def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession | None) -> Files:
+def _of_files(
+    files: list[str], key: str, rank: str | None, spark: SparkSession | None
+) -> Files | None:
+    """Files that Arrow reads; None where only Spark knows the dates and times of one."""
     names = [key] if rank is None else [key, rank]
     types: list[tuple[pa.DataType, pa.DataType | None]] = []
-    others: list[str] = []
+    schemas: list[pa.Schema] = []
     for file in files:
         try:
             with pq.ParquetFile(file, **UNITS) as opened:
@@ -163,9 +162,9 @@ def _of_files(files: list[str], key: str, rank: str | None, spark: SparkSession 
         types.append(_types(schema, key, rank))
         if types[-1] != types[0]:
             raise SourceError(f"{file}: columns of other types than in {files[0]}")
-        others += [file] * in_other_calendar(schema, names)
-    if others:
-        raise OtherCalendarError(f"{others[0]}: {', '.join(names)} are in another calendar")
+        schemas.append(schema)
+    if are_in_other_calendar(schemas, names, lambda: spark or session()):
+        return None
     return Files(key, rank, *types[0], spark, files)
 
 
