@@ -701,6 +701,17 @@ def test_databases_of_other_encodings_are_taken(postgresql, encoding):
             assert reader.verify() == []
 
 
+def test_who_reads_no_further_hears_nothing_of_a_connection_that_was_ended(postgresql, request):
+    """As a standby ends one whose rows are to go: Python would print a trace of it."""
+    with closing(open_ledger(postgresql.url(schema=name_of(request)))) as ledger:
+        assert isinstance(ledger, SharedLedger)
+        _, rows = ledger._replica.store.load(5)
+        next(rows)
+        others = "FROM pg_stat_activity WHERE query LIKE 'FETCH FORWARD%'"
+        postgresql.ask(f"SELECT pg_terminate_backend(pid) {others}")
+        rows.close()  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_news_that_a_pooler_brings_to_who_did_not_listen_are_not_kept(postgresql, request):
     """PgBouncer in transaction mode hands on sessions with their LISTEN."""
     with closing(open_ledger(postgresql.url(schema=name_of(request)))) as ledger:

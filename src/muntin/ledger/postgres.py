@@ -257,16 +257,25 @@ class PostgresStore:
 
     def _loaded(self, patience: float) -> Iterator[Head | Sequence[Change]]:
         """The head, then all rows of the same moment."""
-        with self._connection(patience) as connection, connection.transaction():
-            statement = self._sql("SELECT number, token FROM {schema}.ledger")
-            row = connection.execute(statement).fetchone()
-            if row is None:
-                raise StoreError(f"{self.place} holds no ledger any more: was it deleted?")
-            yield Head(*row)
-            with connection.cursor("rows", binary=True) as cursor:
-                cursor.execute(self._sql("SELECT key, body FROM {schema}.rows"))
-                while found := cursor.fetchmany(ROWS_AT_ONCE):
-                    yield found
+        wanted = True
+        try:
+            with self._connection(patience) as connection, connection.transaction():
+                statement = self._sql("SELECT number, token FROM {schema}.ledger")
+                row = connection.execute(statement).fetchone()
+                if row is None:
+                    raise StoreError(f"{self.place} holds no ledger any more: was it deleted?")
+                wanted = False
+                yield Head(*row)
+                with connection.cursor("rows", binary=True) as cursor:
+                    wanted = True
+                    cursor.execute(self._sql("SELECT key, body FROM {schema}.rows"))
+                    while found := cursor.fetchmany(ROWS_AT_ONCE):
+                        wanted = False
+                        yield found
+                        wanted = True
+        except StoreAway:
+            if wanted:  # else who reads no further has left the connection, and need not know
+                raise
 
     def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:
         given = {
