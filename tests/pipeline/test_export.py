@@ -311,6 +311,30 @@ def test_what_is_left_out_is_told_before_what_comes_after_it_is_out(
     ingest.close()
 
 
+def test_late_events_that_went_with_a_pane_that_was_out_are_told(tmp_path):
+    """Each run tells of them: they are in no row of the table."""
+    kept = pipeline(
+        summaries={"areas": SUMMARIES["areas"]},
+        queries={},
+        rollups=["1 minute"],
+        retention={"panes": "2 minutes"},
+    )
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    to = (ingest.ledger, "areas", "parquet", f"{tmp_path}/panes")
+    ingest.take(0, gather([events(rows(0, 200))]))
+    assert export(*to, of="panes").lost == 0
+    ingest.take(1, gather([events(rows(120, 122) + rows(200, 260))]))  # 4 of a pane that stays
+    assert export(*to, of="panes").lost == 0
+    ingest.take(2, gather([events(rows(120, 121))]))  # 2 of a pane that is out
+    ingest.take(3, gather([events(rows(260, 420))]))  # with which it goes
+    ingest.take(4, gather([events(rows(61, 64))]))  # 6 of one that has gone
+    for number in (5, 6):
+        said = export(*to, of="panes")
+        assert (said.lost, said.dropped_before) == (8, None)
+        ingest.take(number, gather([events(rows(415 + number, 416 + number))]))
+    ingest.close()
+
+
 def test_panes_without_events_are_not_left_out(tmp_path):
     """Retention has dropped what is out, and then time in which nothing came."""
     kept = pipeline(summaries=SUMMARIES, queries={}, retention={"panes": "10 minutes"})

@@ -49,6 +49,9 @@ class Exported:
     """Windows of which retention has dropped panes before they went out."""
     dropped_before: int | None = None
     """Retention has dropped windows or panes before this time, and not all of them were out."""
+    lost: int = 0
+    """Events that no row has, since retention has dropped the panes that held them, or to which
+    they came late, before the next run: as far as rollups tell, from the first pane that is out."""
     lacking_before: int | None = None
     """What begins before this time may lack events: the summary was not there all the time."""
 
@@ -107,6 +110,7 @@ def panes(
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
     with pieces_of(ledger, SegmentCache(0)) as pieces:
         _left(pieces, layout, pieces.extent(layout).dropped, done, said)
+        said.lost = _lost(pieces, layout, done)
         bounds = pieces.view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
@@ -138,10 +142,27 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     if dropped is None or out >= dropped:
         return
     around = extent.around(out, dropped)
-    newest = {start: events for (start, _), (_, events) in sorted(done.items())}
-    there = sum(events for start, events in newest.items() if around and start >= around[0])
-    if around is None or there != pieces.events(layout, *around):
+    if around is None or _events_out(done, around[0], None) != pieces.events(layout, *around):
         said.leave_out(layout.name, dropped)
+
+
+def _lost(pieces: Pieces, layout: Layout, done: Done) -> int:
+    """How many more events rollups hold of panes that retention has dropped than are out."""
+    extent = pieces.extent(layout)
+    if extent.dropped is None or not done:
+        return 0
+    first = min(start for start, _ in done)
+    for length in layout.rungs:
+        span = -(-first // length) * length, extent.dropped // length * length
+        if span[0] < span[1] and extent.reach(*span).whole:
+            return max(0, pieces.events(layout, *span) - _events_out(done, *span))
+    return 0
+
+
+def _events_out(done: Done, start: int, end: int | None) -> int:
+    """Of what begins in [start, end), in its newest revision."""
+    newest = {at: events for (at, _), (_, events) in sorted(done.items())}
+    return sum(n for at, n in newest.items() if start <= at and (end is None or at < end))
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
@@ -244,7 +265,7 @@ def export(
         target = _target(to, place, catalog)
     said = Exported(lacking_before=None if away is None else away.since(layout.pane))
     for _ in range(TRIES):
-        said.waiting, said.dropped, said.dropped_before = 0, 0, None
+        said.waiting, said.dropped, said.dropped_before, said.lost = 0, 0, None, 0
         with told(place):
             there = done(target)
         _check_same(target, about, place, empty=not there)
