@@ -224,8 +224,6 @@ class LedgerMoment:
             known, layout, replace(merged, token=None),
             covered=span,
             stored=span,
-            revision=0,
-            notes=(),
             uncounted=self._uncounted(known, layout, merged, reach, span, keys),
         )  # fmt: skip
 
@@ -263,17 +261,11 @@ class LedgerMoment:
             covered=covered,
             stored=covered,
             watermark=known.info.watermark,
-            revision=0,
             late=read.late,
-            stale=False,
-            exact=False,
-            proven=False,
             bounds=spec.bounds_of(read.states),
             uncounted={} if lacking is None else {WHOLE: lacking},
             notes=() if covered else (_nothing(name, None, None),),
             token=read.token,
-            like=None,
-            among=None,
         )
 
     def _span(
@@ -417,9 +409,9 @@ def loaded(
     *,
     covered: TimeSpan | None,
     stored: TimeSpan | None,
-    revision: int,
-    notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
+    revision: int = 0,
+    notes: tuple[Note, ...] = (),
 ) -> LoadedWindow:
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
@@ -430,13 +422,11 @@ def loaded(
         watermark=known.info.watermark,
         revision=revision,
         late=merged.late,
-        stale=False,
         exact=spec.is_exact,
         proven=segment is not None and spec.proven(segment),
         bounds={} if segment is None else spec.bounds(segment),
         uncounted=uncounted,
         notes=notes,
         token=merged.token,
-        like=None,
         among=merged.among,
     )
