@@ -107,33 +107,27 @@ def data_rows(table: pa.Table, formats: Sequence[int], letter: bytes = DATA_ROW)
     same bytes."""
     each = formats_of(formats, table.num_columns)
     for piece in _pieces(table):
-        columns = [
-            _fields(_whole(column), form) for column, form in zip(piece.columns, each, strict=True)
-        ]
+        columns = [_fields(*one) for one in zip(piece.columns, each, strict=True)]
         yield _messages(columns, piece.num_rows, letter)
 
 
 def text_columns(table: pa.Table) -> Iterator[list[pa.Array]]:
     """The columns as texts, of many rows at once."""
     for piece in _pieces(table):
-        yield [_as_text(_whole(column), type_of(column.type)) for column in piece.columns]
+        yield [_as_text(column, type_of(column.type)) for column in piece.columns]
 
 
 def lines(texts: pa.Array, letter: bytes) -> bytes:
     """A message for each of the texts, which are not null."""
     values = _varied(texts.cast(pa.binary()))
-    ends = np.cumsum(values.lengths + 5)
-    out = np.empty(int(ends[-1]), np.uint8)
-    at = ends - values.lengths - 5
-    out[at] = letter[0]
-    _put(out, at + 1, (values.lengths + 4).astype(">i4").view(np.uint8).reshape(-1, 4))
-    _put_varied(out, at + 5, values)
-    return out.tobytes()
+    head = np.empty(len(texts), [("letter", "S1"), ("size", ">i4")])
+    head["letter"], head["size"] = letter, 4 + values.lengths
+    return _joined([_even(head), values])
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
-        yield table.slice(at, ROWS_AT_ONCE).combine_chunks()
+        yield from table.slice(at, ROWS_AT_ONCE).combine_chunks().to_batches()
 
 
 def formats_of(formats: Sequence[int], values: int) -> list[int]:
@@ -153,12 +147,6 @@ class _Values:
     """Of each value, where all are as long and none is null."""
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def _fields(column: pa.Array, form: int) -> _Values:
     kind = type_of(column.type)
     if form == BINARY and kind.size > 0:
@@ -173,11 +161,15 @@ def _fields(column: pa.Array, form: int) -> _Values:
 
 
 def _fixed(column: pa.Array, values: np.ndarray) -> _Values:
-    width = values.dtype.itemsize
     if not column.null_count:
-        return _Values(values.view(np.uint8), np.full(len(values), width), width)
+        return _even(values)
     there = column.is_valid().to_numpy(zero_copy_only=False)
-    return _Values(values[there].view(np.uint8), np.where(there, width, -1))
+    return _Values(values[there].view(np.uint8), np.where(there, values.dtype.itemsize, -1))
+
+
+def _even(values: np.ndarray) -> _Values:
+    width = values.dtype.itemsize
+    return _Values(values.view(np.uint8), np.broadcast_to(width, len(values)), width)
 
 
 def _varied(column: pa.Array) -> _Values:
@@ -343,50 +335,30 @@ def _numeric(value: Decimal | int | None) -> bytes | None:
 
 
 def _messages(columns: Sequence[_Values], rows: int, letter: bytes) -> bytes:
-    sizes = np.full(rows, 6, np.int64)  # length and number of columns
+    head = np.empty(rows, [("letter", "S1"), ("size", ">i4"), ("columns", ">u2")])
+    head["letter"], head["columns"] = letter, len(columns)
+    head["size"] = 6 + sum(4 + np.maximum(column.lengths, 0) for column in columns)
+    parts = [_even(head)]
     for column in columns:
-        sizes += 4 + np.maximum(column.lengths, 0)
-    starts = np.zeros(rows + 1, np.int64)
-    np.cumsum(sizes + 1, out=starts[1:])
-    out = np.empty(int(starts[-1]), np.uint8)
+        parts += [_even(column.lengths.astype(">i4")), column]
+    return _joined(parts)
+
+
+def _joined(columns: Sequence[_Values]) -> bytes:
+    """The values of each row, one after the other."""
     if all(column.width for column in columns):
-        _write_even(out.reshape(rows, -1), columns, letter)
-        return out.tobytes()
-    at = starts[:-1].copy()
-    out[at] = letter[0]
-    _put(out, at + 1, sizes.astype(">i4").view(np.uint8).reshape(rows, 4))
-    number = np.array([len(columns)], ">u2").view(np.uint8)
-    _put(out, at + 5, np.broadcast_to(number, (rows, 2)))
-    at += 7
-    for column in columns:
-        _put(out, at, column.lengths.astype(">i4").view(np.uint8).reshape(rows, 4))
-        at += 4
-        lengths = np.maximum(column.lengths, 0)
+        even = [column.data.reshape(-1, column.width) for column in columns]
+        return np.concatenate(even, axis=1).tobytes()
+    sizes = [column.width or np.maximum(column.lengths, 0) for column in columns]
+    ends = np.cumsum(sum(sizes))
+    at = ends - sum(sizes)
+    out = np.empty(int(ends[-1]), np.uint8)
+    for column, size in zip(columns, sizes, strict=True):
         if column.width:
-            _put(out, at, column.data.reshape(rows, column.width))
+            for k in range(column.width):
+                out[at + k] = column.data[k :: column.width]
         elif len(column.data):
-            _put_varied(out, at, column)
-        at += lengths
+            before = np.cumsum(size) - size
+            out[np.repeat(at - before, size) + np.arange(len(column.data))] = column.data
+        at = at + size
     return out.tobytes()
-
-
-def _write_even(out: np.ndarray, columns: Sequence[_Values], letter: bytes) -> None:
-    rows, size = out.shape
-    head = letter + (size - 1).to_bytes(4) + len(columns).to_bytes(2)
-    out[:, :7] = np.frombuffer(head, np.uint8)
-    at = 7
-    for column in columns:
-        out[:, at : at + 4] = np.frombuffer(column.width.to_bytes(4), np.uint8)
-        out[:, at + 4 : at + 4 + column.width] = column.data.reshape(rows, column.width)
-        at += 4 + column.width
-
-
-def _put(out: np.ndarray, at: np.ndarray, values: np.ndarray) -> None:
-    for k in range(values.shape[1]):
-        out[at + k] = values[:, k]
-
-
-def _put_varied(out: np.ndarray, at: np.ndarray, values: _Values) -> None:
-    lengths = np.maximum(values.lengths, 0)
-    before = np.cumsum(lengths) - lengths
-    out[np.repeat(at - before, lengths) + np.arange(len(values.data))] = values.data
