@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -53,7 +53,7 @@ class LedgerMoment:
 
     def __post_init__(self) -> None:
         self._pieces = Pieces(self.view, self._cache)
-        self._said: dict[str, Mapping[str, Any] | None] = {}
+        self._status = cache(self.view.status)
 
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return self.snapshot.summaries
@@ -161,10 +161,8 @@ class LedgerMoment:
 
     def stale(self, known: Known) -> bool:
         """Whether a pipeline has not been heard of for too long, or its ledger cannot be."""
-        name = known.info.name
-        if name not in self._said:  # not of the snapshot: signs of life make no new version
-            self._said[name] = self.view.status(name)
-        alive = self._hearing.of(known.info, self._said[name], known.pipeline.trigger, self._now_us)
+        said = self._status(known.info.name)  # not of the snapshot: it makes no new version
+        alive = self._hearing.of(known.info, said, known.pipeline.trigger, self._now_us)
         return alive.stale or self.view.behind()
 
     def pipeline_of(self, summary: str) -> Known | None:

@@ -1,9 +1,10 @@
 """SELECT over a catalog of summaries: check, load, run in DuckDB, say what the answer covers."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ from muntin.times import datetime_of, instant_text, now_us
 
 _CONSTANTS_MAX = 64
 _TABLES_MAX = 4096
-_Wanted = tuple[str, ForClause, KeyNames | None]
-"""Of what a FROM item reads: a summary, its window, and which keys."""
+_Load = Callable[[str, ForClause, KeyNames | None], LoadedWindow]
+"""Of a summary, a window, and which keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +196,7 @@ class Engine:
     def _load(
         self, plan: CheckedStatement, moment: Moment, closed: ForClause | None
     ) -> list[_LoadedItem | None]:
-        # The same window of the same summary is loaded once.
-        seen: dict[_Wanted, LoadedWindow] = {}
+        load: _Load = cache(moment.load)  # the same window of the same summary once
         reads: list[_LoadedItem | None] = []
         for number, bound in enumerate(plan.items):
             if bound is None:
@@ -206,7 +206,7 @@ class Engine:
                 if bound.kind in ("trend", "windows"):
                     reads.append(self._read_history(bound, moment))
                 else:
-                    reads.append(self._read(bound, moment, closed, seen, plan.names))
+                    reads.append(self._read(bound, moment, closed, load, plan.names))
             except SelectError as error:
                 raise _placed(error, plan, number) from None
             except SummaryOverflow as error:
@@ -224,7 +224,7 @@ class Engine:
         bound: Bound,
         moment: Moment,
         closed: ForClause | None,
-        seen: dict[_Wanted, LoadedWindow],
+        load: _Load,
         names: frozenset[str] | None,
     ) -> _LoadedItem:
         info = moment.summaries()[bound.source]
@@ -232,12 +232,13 @@ class Engine:
             closed = None
         asked = _asked(bound.window, closed)
         keys = _keys_read(bound, info)
-        wanted, loaded = _loaded(moment, seen, bound.source, asked, keys)
+        loaded = load(bound.source, asked, keys)
         if bound.kind == "total" and not loaded.uncounted.keys().isdisjoint(info.keys):
-            # which key has counted most, only all of them tell
-            wanted, loaded = _loaded(moment, seen, bound.source, asked, None)
+            keys = None  # which key has counted most, only all of them tell
+            loaded = load(bound.source, asked, keys)
+        wanted = bound.source, asked, keys, shape_of(bound)
         table = self._tables.made(
-            (*wanted, shape_of(bound)), loaded.token, lambda: table_of(bound, loaded, info, names)
+            wanted, loaded.token, lambda: table_of(bound, loaded, info, names)
         )
         said = bound.window is not None or closed is not None
         notes = loaded.notes if said else _only_open(loaded, bound.source)
@@ -290,20 +291,6 @@ def _asked(clause: ForClause | None, closed: ForClause | None) -> ForClause:
     if closed is None or closed.end_us is None:
         return clause or closed or OPEN
     return closed if clause is None or clause.kind == "open" else clause.before(closed.end_us)
-
-
-def _loaded(
-    moment: Moment,
-    seen: dict[_Wanted, LoadedWindow],
-    source: str,
-    window: ForClause,
-    keys: KeyNames | None,
-) -> tuple[_Wanted, LoadedWindow]:
-    """A window with what names it; each is loaded once."""
-    wanted = (source, window, keys)
-    if wanted not in seen:
-        seen[wanted] = moment.load(*wanted)
-    return wanted, seen[wanted]
 
 
 def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:
