@@ -12,9 +12,9 @@ import muntin
 from muntin.errors import LedgerError
 from muntin.ledger.sqlite import SqliteLedger
 from muntin.ledger.temporary import temporary
+from muntin.server import state as pipelines_state
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
-from muntin.server.state import StateReader
 from muntin.spark.ingest import Ingest
 from tests.pipeline.support import events, pipeline
 from tests.server.browser import state, wait
@@ -325,7 +325,7 @@ def test_the_page_says_that_server_or_ledger_is_gone_and_recovers(
         state(page, "live")
         assert not page.evaluate(grey)
         with monkeypatch.context() as patched:
-            patched.setattr(StateReader, "read", away)
+            patched.setattr(pipelines_state, "read", away)
             page.wait_for_selector("#connection[data-state=bad]:text('it is away')")
             assert page.evaluate(grey)
         state(page, "live")
@@ -441,15 +441,15 @@ def test_on_paper_cards_stand_below_each_other_with_their_bars(page, server):
 
 @pytest.mark.parametrize("lag", [{}, {"topic": {"0": 5}}])
 def test_no_figure_stands_alone_in_its_row(page, server, lag, monkeypatch):
-    read = StateReader.read
+    read = pipelines_state.read
 
-    def with_lag(self, now):
-        found = read(self, now)
+    def with_lag(reader, now):
+        found = read(reader, now)
         for one in found["pipelines"]:
             one["lag"] = lag
         return found
 
-    monkeypatch.setattr(StateReader, "read", with_lag)
+    monkeypatch.setattr(pipelines_state, "read", with_lag)
     page.goto(server.url)
     page.wait_for_selector(f"#headline .figure:nth-child({10 if lag else 9})")
     top = "[...document.querySelectorAll('.figure')].map(one => one.offsetTop)"

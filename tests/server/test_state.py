@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.liveness import STALE_US_MIN, Hearing, liveness
+from muntin.server import state
 from muntin.server.reader import RATE_US, Rates, Reader
-from muntin.server.state import StateReader
 from muntin.spark import ingest
 
 SECOND = 1_000_000
@@ -132,13 +132,13 @@ def test_the_lag_of_a_topic_is_in_state_and_metrics(feeder, ledger, server, monk
 
 def test_all_see_one_rate(feeder, ledger):
     reader = Reader(ledger)
-    asking = [StateReader(reader) for _ in range(3)]
     found = []
     for _ in range(3):
         feeder.minute()
         now = ledger.pipelines()[0].committed_at
-        for number, one in enumerate(asking):  # each looks at another time
-            found.append(one.read(now + 7_000 * number)["pipelines"][0]["events_per_second"])
+        # each looks at another time
+        states = [state.read(reader, now + 7_000 * number) for number in range(3)]
+        found += [one["pipelines"][0]["events_per_second"] for one in states]
     assert found[:3] == [None] * 3
     assert found[3] > 0
     assert found[3:6] == found[3:4] * 3

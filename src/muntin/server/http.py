@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from muntin.errors import BadArgument, LedgerError
+from muntin.server import state
 from muntin.server.answering import ARROW, JSON, Question
 from muntin.server.auth import Grant
 from muntin.server.live import Hub
@@ -24,7 +25,7 @@ from muntin.server.metrics import Metrics
 from muntin.server.problems import RefusalError, needs_token, status_of
 from muntin.server.reader import Reader
 from muntin.server.sending import AnswerResponse, client_of, refusal, while_there
-from muntin.server.state import FreshRead, StateReader
+from muntin.server.state import FreshRead
 from muntin.server.statements import Statements
 from muntin.times import instant_us, now_us
 
@@ -53,12 +54,11 @@ class Http:
         self._limits = hub.limits
         self.statements = statements
         self.metrics = Metrics(reader, hub)
-        state = StateReader(reader)
         # small reads of the ledger, which never wait for a statement nor for each other
-        self._state_once = FreshRead(lambda: state.read(now_us()), "muntin-state")
+        self._state_once = FreshRead(lambda: state.read(reader, now_us()), "muntin-state")
         self._metrics_once = FreshRead(self.metrics.text, "muntin-metrics")
-        self._ready_once = FreshRead(state.ready, "muntin-ready")
-        self._health_once = FreshRead(lambda: state.health(now_us()), "muntin-health")
+        self._ready_once = FreshRead(lambda: state.ready(reader), "muntin-ready")
+        self._health_once = FreshRead(lambda: state.health(reader, now_us()), "muntin-health")
 
     def routes(self) -> list[Route]:
         return [

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from muntin.server import state
 from muntin.server.reader import Reader
-from muntin.server.state import StateReader
 from muntin.times import US_PER_SECOND, now_us
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Metrics:
 
     def __init__(self, reader: Reader, hub: Hub) -> None:
         self._reader = reader
-        self._state = StateReader(reader)
         self._hub = hub
         self.registry = CollectorRegistry()
         self.more: Callable[[], Iterable[Metric]] = tuple
@@ -66,7 +65,7 @@ class Metrics:
         yield from self.more()
 
     def _pipelines(self) -> Iterator[Metric]:
-        pipelines = self._state.read(now_us())["pipelines"]
+        pipelines = state.read(self._reader, now_us())["pipelines"]
         for name, help_text in _COUNTED.items():
             rows = [([p["name"]], p[name]) for p in pipelines]
             yield counter(name, help_text, ["pipeline"], rows)
@@ -125,16 +124,16 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, rows: Rows) -> Metr
 
 def _alerts(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     """Alerts of standing queries, and the webhook that they are pushed to."""
-    state, failing, tries = [], [], []
+    states, failing, tries = [], [], []
     for pipeline in pipelines:
         name, shown = pipeline["name"], pipeline["alerts"]
         for alert in shown["alerts"]:
-            state += [([name, alert["name"], which], alert[which]) for which in _ALERT_STATES]
+            states += [([name, alert["name"], which], alert[which]) for which in _ALERT_STATES]
             failing.append(([name, alert["name"]], float(bool(alert["error"]))))
         pushed = {**shown["webhook"], "dropped": shown["dropped"]}
         tries += [([name, outcome], pushed[outcome]) for outcome in _OUTCOMES if outcome in pushed]
     said = "Conditions that hold: firing, or pending until they have lasted long enough"
-    yield gauge("alert", said, ["pipeline", "alert", "state"], state)
+    yield gauge("alert", said, ["pipeline", "alert", "state"], states)
     yield gauge("alert_failing", "1 where it cannot be asked", ["pipeline", "alert"], failing)
     changes = [([p["name"]], p["alerts"]["number"]) for p in pipelines]
     yield counter("alert_changes", "Alerts that fired or were resolved", ["pipeline"], changes)

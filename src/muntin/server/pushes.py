@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from muntin.errors import MuntinError, UnknownName
 from muntin.ledger.records import ClosedWindow
+from muntin.server import state
 from muntin.server.answering import JSON, Question, json_pieces, window_json, within
 from muntin.server.channel import BEGINNING, Channel, Frame, Place, Pushed, compact, frame, joined
 from muntin.server.limits import ServerLimits
@@ -17,7 +18,7 @@ from muntin.server.messages import Topic
 from muntin.server.problems import problem, status_of, stops
 from muntin.server.protocol import Connection, Effect
 from muntin.server.reader import Reader
-from muntin.server.state import FreshRead, StateReader
+from muntin.server.state import FreshRead
 from muntin.server.statements import Statements
 from muntin.times import instant_text, now_us
 
@@ -72,8 +73,7 @@ class PushMaker:
         self._closed = False
         self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
         self._replaying = ThreadPoolExecutor(1, "muntin-replay")
-        state = StateReader(reader)
-        self._state = FreshRead(lambda: state.read(now_us()), "muntin-feed-state")
+        self._state = FreshRead(lambda: state.read(reader, now_us()), "muntin-feed-state")
 
     def close(self) -> None:
         """Who still waits for a message, or asks for one, gets the error that the server stops."""
@@ -101,8 +101,8 @@ class PushMaker:
         about = {"type": "result", "channel": channel.number, "seq": channel.seq + 1}
         try:
             if topic.kind == "state":
-                state = await self._state()
-                return "", joined(about | {"type": "state"}, "state", compact(state))
+                said = compact(await self._state())
+                return "", joined(about | {"type": "state"}, "state", said)
             text = await self._statement(topic)
             most = self._limits.json_rows_max
             answer = await self._answer("sql", client, text=text, form=JSON, rows_max=most)

@@ -21,105 +21,103 @@ def spec_number(info: PipelineInfo) -> int:
     return zlib.crc32(json.dumps(info.spec, sort_keys=True, default=str).encode())
 
 
-class StateReader:
-    """Reads the state, which is the same for all that read it. Thread-safe."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def read(self, now_us: int) -> dict[str, Any]:
-        """All pipelines of the ledger; times are microseconds since 1970 UTC. `compiling`: this
-        process compiles kernels now, once on its machine, and answers later than it will.
-        """
-        specs = self._reader.pipelines()
-        return {
-            "now": now_us,
-            "compiling": compiling(),
-            "pipelines": [
-                self._pipeline(info, specs[info.name], now_us)
-                for info in self._reader.ledger.pipelines()
-                if info.name in specs
-            ],
-            **self._reader.more_state(),
-        }
-
-    def ready(self) -> bool:
-        """Whether answers are of now; LedgerError where there are none."""
-        self._reader.ledger.pipelines()
-        return not self._reader.ledger.behind()
-
-    def health(self, now_us: int) -> dict[str, Any]:
-        """How many pipelines are in each state; `status` is "degraded" where one should work and
-        does not. Says nothing of the data, so that whoever comes may know it."""
-        specs, ledger = self._reader.pipelines(), self._reader.ledger
-        heard = self._reader.hearing.of
-        found = [
-            heard(info, ledger.status(info.name), specs[info.name].trigger, now_us).state
-            for info in ledger.pipelines()
+def read(reader: Reader, now_us: int) -> dict[str, Any]:
+    """All pipelines of the ledger; times are microseconds since 1970 UTC. `compiling`: this
+    process compiles kernels now, once on its machine, and answers later than it will.
+    """
+    specs = reader.pipelines()
+    return {
+        "now": now_us,
+        "compiling": compiling(),
+        "pipelines": [
+            _pipeline(reader, info, specs[info.name], now_us)
+            for info in reader.ledger.pipelines()
             if info.name in specs
-        ]
-        bad = "failed" in found or "stale" in found or ledger.behind()
-        return {"pipelines": dict(Counter(found)), "status": "degraded" if bad else "ok"}
+        ],
+        **reader.more_state(),
+    }
 
-    def _pipeline(self, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
-        ledger = self._reader.ledger
-        status = ledger.status(info.name) or {}
-        alive = self._reader.hearing.of(info, status, spec.trigger, now_us)
-        rate = self._reader.rates.of(info.name, info.committed_at, info.read, now_us)
-        return {
-            "name": info.name,
-            "spec": spec_number(info),
-            "state": alive.state,
-            "reason": alive.reason,
-            "not_taken_over": status.get("not_taken_over", ""),
-            "doubt": status.get("doubt", ""),
-            "read": info.read,
-            "counted": info.counted,
-            "late": info.late,
-            "rejected": info.rejected,
-            "batches": info.batches,
-            "watermark": info.watermark,
-            "newest": info.max_event_time,
-            "committed_at": info.committed_at,
-            "silent_us": alive.silent_us,
-            "stale": alive.stale or ledger.behind(),
-            "trigger_us": spec.trigger,
-            "batch_seconds": status.get("batch_seconds"),
-            "events_per_second": rate,
-            "failing": status.get("failing") or {},
-            "lag": status.get("lag") or {},
-            "missed": status.get("missed") or 0,
-            "alerts": alerts.shown(ledger.alerts(info.name), status.get("webhook") or {}),
-            "open": self._open(info.name, spec, status),
+
+def ready(reader: Reader) -> bool:
+    """Whether answers are of now; LedgerError where there are none."""
+    reader.ledger.pipelines()
+    return not reader.ledger.behind()
+
+
+def health(reader: Reader, now_us: int) -> dict[str, Any]:
+    """How many pipelines are in each state; `status` is "degraded" where one should work and
+    does not. Says nothing of the data, so that whoever comes may know it."""
+    specs, ledger = reader.pipelines(), reader.ledger
+    heard = reader.hearing.of
+    found = [
+        heard(info, ledger.status(info.name), specs[info.name].trigger, now_us).state
+        for info in ledger.pipelines()
+        if info.name in specs
+    ]
+    bad = "failed" in found or "stale" in found or ledger.behind()
+    return {"pipelines": dict(Counter(found)), "status": "degraded" if bad else "ok"}
+
+
+def _pipeline(reader: Reader, info: PipelineInfo, spec: Pipeline, now_us: int) -> dict[str, Any]:
+    ledger = reader.ledger
+    status = ledger.status(info.name) or {}
+    alive = reader.hearing.of(info, status, spec.trigger, now_us)
+    rate = reader.rates.of(info.name, info.committed_at, info.read, now_us)
+    return {
+        "name": info.name,
+        "spec": spec_number(info),
+        "state": alive.state,
+        "reason": alive.reason,
+        "not_taken_over": status.get("not_taken_over", ""),
+        "doubt": status.get("doubt", ""),
+        "read": info.read,
+        "counted": info.counted,
+        "late": info.late,
+        "rejected": info.rejected,
+        "batches": info.batches,
+        "watermark": info.watermark,
+        "newest": info.max_event_time,
+        "committed_at": info.committed_at,
+        "silent_us": alive.silent_us,
+        "stale": alive.stale or ledger.behind(),
+        "trigger_us": spec.trigger,
+        "batch_seconds": status.get("batch_seconds"),
+        "events_per_second": rate,
+        "failing": status.get("failing") or {},
+        "lag": status.get("lag") or {},
+        "missed": status.get("missed") or 0,
+        "alerts": alerts.shown(ledger.alerts(info.name), status.get("webhook") or {}),
+        "open": _open(reader, info.name, spec, status),
+    }
+
+
+def _open(
+    reader: Reader, name: str, pipeline: Pipeline, status: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Open windows: where they stand, how long they may be, how full they are."""
+    stored = reader.ledger.assembler(name) or {}
+    opened = status.get("open") or {}
+    shown = {}
+    for summary, spec in pipeline.summaries.items():
+        window = spec.window
+        if window is None:
+            continue
+        kept = (stored.get(summary) or {}).get("window") or {}
+        factor = int(kept.get("factor", 1))
+        limit = window.limit or window.length * LIMIT_FACTOR
+        floats = window.kind == "floating"
+        known = opened.get(summary) or {}
+        shown[summary] = {
+            "kind": window.kind,
+            "length_us": min(window.length * factor, limit) if floats else window.length,
+            "usual_us": window.length,
+            "limit_us": limit if floats else window.length,
+            "start": known.get("start"),
+            "end": known.get("end"),
+            "fill": known.get("fill") or {},
+            "capacity": None if spec.window_capacity is None else spec.window_capacity * factor,
         }
-
-    def _open(
-        self, name: str, pipeline: Pipeline, status: Mapping[str, Any]
-    ) -> dict[str, dict[str, Any]]:
-        """Open windows: where they stand, how long they may be, how full they are."""
-        stored = self._reader.ledger.assembler(name) or {}
-        opened = status.get("open") or {}
-        shown = {}
-        for summary, spec in pipeline.summaries.items():
-            window = spec.window
-            if window is None:
-                continue
-            kept = (stored.get(summary) or {}).get("window") or {}
-            factor = int(kept.get("factor", 1))
-            limit = window.limit or window.length * LIMIT_FACTOR
-            floats = window.kind == "floating"
-            known = opened.get(summary) or {}
-            shown[summary] = {
-                "kind": window.kind,
-                "length_us": min(window.length * factor, limit) if floats else window.length,
-                "usual_us": window.length,
-                "limit_us": limit if floats else window.length,
-                "start": known.get("start"),
-                "end": known.get("end"),
-                "fill": known.get("fill") or {},
-                "capacity": None if spec.window_capacity is None else spec.window_capacity * factor,
-            }
-        return shown
+    return shown
 
 
 T = TypeVar("T")
