@@ -120,9 +120,16 @@ def _text(raw: bytes) -> str:
 class SecureBroker(Broker):
     """A broker with more listeners: addresses by name."""
 
-    folder: Path
-    identity: Identity
-    listeners: dict[str, str]
+    def __init__(self, folder: Path, identity: Identity, settings: dict[str, str]) -> None:
+        super().__init__(folder / "kafka")
+        self._settings |= settings
+        self.folder, self.identity = folder, identity
+        self.listeners: dict[str, str] = {}
+
+    def _java(self, jars: Path, *words: str) -> subprocess.Popen[bytes]:
+        urls = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.identity.url}/keys"
+        scram = ["--add-scram", f"SCRAM-SHA-512=[name=muntin,password={PASSWORD}]"]
+        return super()._java(jars, urls, *words, *(scram if "format" in words else ()))
 
 
 @contextmanager
@@ -163,11 +170,8 @@ def secure_broker(folder: Path):
         "sasl.oauthbearer.jwks.endpoint.url": f"{identity.url}/keys",
         "sasl.oauthbearer.expected.audience": "kafka",
     }
-    scram = ["--add-scram", f"SCRAM-SHA-512=[name=muntin,password={PASSWORD}]"]
-    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={identity.url}/keys"
-    broker = SecureBroker(folder / "kafka", settings, scram, [allowed])
+    broker = SecureBroker(folder, identity, settings)
     broker.servers = at[0]
-    broker.folder, broker.identity = folder, identity
     broker.listeners = dict(zip(("scram", "mutual", "oauth"), at[1:4], strict=True))
     try:
         with broker:

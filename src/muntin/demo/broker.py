@@ -8,7 +8,6 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -59,21 +58,12 @@ def broker_jars() -> Path:
 class Broker:
     """A broker for the length of a `with` block; its data are in `folder`.
 
-    Data of an earlier broker that are there are gone on with. `settings`: further ones, instead of
-    its own. `formatting`: what the first start takes beside them, such as --add-scram. `java`: its
-    options. `servers` is what clients take as `bootstrap.servers`, `process` the broker, while it
-    runs.
+    Data of an earlier broker that are there are gone on with. `servers` is what clients take as
+    `bootstrap.servers`, `process` the broker, while it runs.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: Mapping[str, str] | None = None,
-        formatting: Sequence[str] = (),
-        java: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._formatting, self._options = formatting, java
         self.process: subprocess.Popen[bytes] | None = None
         port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{port}"
@@ -92,7 +82,6 @@ class Broker:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "num.partitions": "2",
-            **(settings or {}),
         }
 
     def __enter__(self) -> Self:
@@ -107,10 +96,8 @@ class Broker:
         settings.write_text("".join(f"{k}={v}\n" for k, v in self._settings.items()))
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         if not (self._folder / "data").exists():
-            self._java(
-                jars, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings),
-                *self._formatting,
-            ).wait(START_SECONDS_MAX)  # fmt: skip
+            format_ = "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)
+            self._java(jars, *format_).wait(START_SECONDS_MAX)
         self.process = self._java(jars, "kafka.Kafka", str(settings))
         self._wait()
 
@@ -126,7 +113,7 @@ class Broker:
     def _java(self, jars: Path, *words: str) -> subprocess.Popen[bytes]:
         home = os.environ.get("JAVA_HOME")
         java = str(Path(home, "bin", "java")) if home else "java"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self._options]
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with (self._folder / "broker.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603 (our own arguments)
                 [java, *options, "-cp", f"{jars}/*", *words], stdout=log, stderr=log
