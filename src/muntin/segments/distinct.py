@@ -30,7 +30,7 @@ from muntin.segments.nulls import check_nulls, counts_of, summed, without_nulls
 from muntin.segments.table import Table
 from muntin.summaries.checks import integer_in
 from muntin.summaries.distinct import CONFIDENCE, LG_K_MAX, LG_K_MIN, interval
-from muntin.summaries.items import as_items, integers, text_buffers
+from muntin.summaries.items import as_items, item_buffers
 from muntin.summaries.kernels.distinct import ULTRA
 
 ITEMS_MAX = 1 << 62  # an estimate of registers that are all full is beyond int64
@@ -80,10 +80,7 @@ class DistinctItems(Algebra):
                 order = (np.cumsum(there) - 1)[order]
             different = as_items(column.drop_null())
         of_item = np.empty(len(different), np.int64)
-        if pa.types.is_integer(different.type):
-            kernels.entries_of_integers(integers(different), self.lg_k, of_item)
-        else:
-            kernels.entries_of_texts(*text_buffers(different), self.lg_k, of_item)
+        kernels.entries_of(*item_buffers(different), self.lg_k, of_item)
         entries = of_item[order]
         m = 1 << self.lg_k
         large = int(np.count_nonzero(np.diff(bounds) * kernels.ENTRY_BYTES >= m))

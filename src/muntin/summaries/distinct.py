@@ -40,7 +40,7 @@ from muntin.summaries.base import Counted, Estimate
 from muntin.summaries.checks import INT64_MAX, check_alike, integer_in
 from muntin.summaries.datasketches_hll import LG_K_MAX, LG_K_MIN
 from muntin.summaries.envelope import opened, seal
-from muntin.summaries.items import as_items, integers, text_buffers
+from muntin.summaries.items import as_items, item_buffers
 from muntin.summaries.kernels import distinct as kernels
 from muntin.summaries.weights import added
 
@@ -104,10 +104,7 @@ class Distinct(Counted):
         else:
             array = as_items(items)
             events = len(array)
-        if array.type in (pa.int64(), pa.uint64()):
-            kernels.add_integers(self._registers, self._kept, integers(array))
-        else:
-            kernels.add_texts(self._registers, self._kept, *text_buffers(array))
+        kernels.add_items(self._registers, self._kept, len(array), *item_buffers(array))
         self._events += events
 
     def estimate(self) -> Estimate:

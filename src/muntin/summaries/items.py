@@ -138,6 +138,13 @@ def text_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return buffer_numbers(data, np.uint8), numbers[array.offset : array.offset + len(array) + 1]
 
 
+def item_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
+    """`text_buffers` of texts; of integers their numbers alone: what kernels take of items."""
+    if is_text(array.type, or_binary=True):
+        return text_buffers(array)
+    return integers(array), None
+
+
 def refuse_broken_text(array: pa.Array) -> None:
     """BadArgument where a string is not UTF-8: it could be neither shown nor read back."""
     data, offsets = text_buffers(array)

@@ -38,10 +38,9 @@ from muntin.summaries.items import (
     ITEM_TYPES,
     as_items,
     hash_items,
-    integers,
+    item_buffers,
     item_kind,
     refuse_broken_text,
-    text_buffers,
 )
 from muntin.summaries.kernels import space_saving as _kernels
 from muntin.summaries.kernels.sorting import nth_largest
@@ -139,7 +138,7 @@ class SpaceSaving(Weighed):
         if name == "string":
             refuse_broken_text(array)
         self._items = name
-        data, offsets = _parts(array, name)
+        data, offsets = item_buffers(array)
         at = 0
         while True:
             at = kernels.count(at, hashes, weights, data, offsets, *self._arrays())
@@ -369,11 +368,11 @@ class SpaceSaving(Weighed):
         out = np.full(len(array), -1, np.int64)
         if self._items is None or not len(array):
             return out
-        array, name = self._typed(array)
+        array, _ = self._typed(array)
         if hashes is None:
             hashes = hash_items(array, self.seed)
         where = self._arrays()[5:]
-        kernels.look_up(hashes, *_parts(array, name), *where, out)
+        kernels.look_up(hashes, *item_buffers(array), *where, out)
         return out
 
     def _values(self) -> pa.Array:
@@ -413,11 +412,6 @@ class SpaceSaving(Weighed):
             self._starts = _longer(self._starts, entries + 1)
             self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
             kernels.reindex(self._table, self._hashes, self._kept)
-
-
-def _parts(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Bytes and offsets of texts; of integers, the numbers alone."""
-    return text_buffers(array) if name in TEXTS else (integers(array), None)
 
 
 def _more(size: int, least: int) -> int:

@@ -4,7 +4,6 @@ Hash, slots and registers are those of `muntin.summaries.kernels.distinct`.
 """
 
 import numpy as np
-from numba import types
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.copying import append_lists, fill
@@ -15,8 +14,7 @@ from muntin.summaries.kernels.distinct import (
     is_possible,
     joined,
     note,
-    of_integer,
-    of_text,
+    of_item,
     possible,
 )
 from muntin.summaries.kernels.sorting import sort_keys
@@ -26,19 +24,10 @@ ENTRY_BYTES = 5  # what an entry counts for: rows of fewer bytes than registers 
 
 
 @kernel()
-def entries_of_texts(data, offsets, lg_k, out):
-    """`out[i]` = entry of text i."""
-    for i in range(offsets.shape[0] - 1):
-        begin, end = types.intp(offsets[i]), types.intp(offsets[i + 1])
-        slot, register = of_text(data, begin, end, 1 << lg_k)
-        out[i] = (slot << REGISTER_BITS) | register
-
-
-@kernel()
-def entries_of_integers(bits, lg_k, out):
-    """`out[i]` = entry of integer i."""
-    for i in range(bits.shape[0]):
-        slot, register = of_integer(bits[i], 1 << lg_k)
+def entries_of(data, offsets, lg_k, out):
+    """`out[i]` = entry of item i."""
+    for i in range(out.shape[0]):
+        slot, register = of_item(data, offsets, i, 1 << lg_k)
         out[i] = (slot << REGISTER_BITS) | register
 
 

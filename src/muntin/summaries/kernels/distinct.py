@@ -84,8 +84,12 @@ def _part(data, at, size):
 
 
 @inlined()
-def of_text(data, at, end, registers):
-    """`slot_and_register` of the text data[at:end]."""
+def of_item(data, offsets, i, registers):
+    """`slot_and_register` of text i, data[offsets[i]:offsets[i + 1]]; or, without offsets, of the
+    integer data[i], as its eight little-endian bytes."""
+    if offsets is None:
+        return slot_and_register(SEED ^ _first(np.uint64(data[i])), SEED, 8, registers)
+    at, end = types.intp(offsets[i]), types.intp(offsets[i + 1])
     length = end - at
     h1 = SEED
     h2 = SEED
@@ -101,12 +105,6 @@ def of_text(data, at, end, registers):
     elif at < end:
         h1 ^= _first(_part(data, at, end - at))
     return slot_and_register(h1, h2, length, registers)
-
-
-@inlined()
-def of_integer(bits, registers):
-    """`slot_and_register` of an integer, as its eight little-endian bytes."""
-    return slot_and_register(SEED ^ _first(np.uint64(bits)), SEED, 8, registers)
 
 
 def _every_pair():
@@ -143,20 +141,10 @@ def note(registers, slot, register, kept):
 
 
 @kernel()
-def add_texts(registers, kept, data, offsets):
-    """Note each text; registers uint8[2**lg_k]."""
-    for i in range(offsets.shape[0] - 1):
-        slot, register = of_text(
-            data, types.intp(offsets[i]), types.intp(offsets[i + 1]), registers.shape[0]
-        )
-        note(registers, slot, register, kept)
-
-
-@kernel()
-def add_integers(registers, kept, bits):
-    """Note each integer."""
-    for i in range(bits.shape[0]):
-        slot, register = of_integer(bits[i], registers.shape[0])
+def add_items(registers, kept, items, data, offsets):
+    """Note so many items; registers uint8[2**lg_k]."""
+    for i in range(items):
+        slot, register = of_item(data, offsets, i, registers.shape[0])
         note(registers, slot, register, kept)
 
 
