@@ -158,10 +158,11 @@ class SpaceSaving(Weighed):
             int64[n], confidence 1.0. `upper` is never below the truth, `lower` never above;
             `value` is the middle. Of an item that is not kept, `lower` is 0 and `upper` `offset`.
         """
-        return self._estimate_hashed(as_items(items), None)
+        array = as_items(items)
+        return self._estimate_hashed(array, hash_items(array, self.seed))
 
-    def _estimate_hashed(self, items: pa.Array, hashes: np.ndarray | None) -> Estimate:
-        """As `estimate`, for a caller that may have `hash_items(items, seed)` already."""
+    def _estimate_hashed(self, items: pa.Array, hashes: np.ndarray) -> Estimate:
+        """As `estimate`, for a caller that has `hash_items(items, seed)` already."""
         found = self._look_up(items, hashes)
         kept = found >= 0
         upper = np.full(len(found), self.offset, np.int64)
@@ -363,14 +364,12 @@ class SpaceSaving(Weighed):
                 raise BadArgument(f"items so far are {self._items}: {problem}") from None
         raise BadArgument(f"items are {name}, those before were {self._items}: give one type")
 
-    def _look_up(self, array: pa.Array, hashes: np.ndarray | None = None) -> np.ndarray:
+    def _look_up(self, array: pa.Array, hashes: np.ndarray) -> np.ndarray:
         """Number of each item's entry, or -1: int64[n]."""
         out = np.full(len(array), -1, np.int64)
         if self._items is None or not len(array):
             return out
         array, _ = self._typed(array)
-        if hashes is None:
-            hashes = hash_items(array, self.seed)
         where = self._arrays()[5:]
         kernels.look_up(hashes, *item_buffers(array), *where, out)
         return out
