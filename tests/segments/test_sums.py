@@ -24,7 +24,6 @@ from muntin.segments.shards import split
 from muntin.segments.sums import Sums, Totals
 from muntin.segments.table import Segment
 from muntin.summaries import VectorMatrix, key_columns
-from muntin.summaries.items import hash_items
 from tests.segments.streams import Stream, by_bytes, rows_of, spread, streams
 
 INTEGERS = st.integers(-5, 5) | st.sampled_from([2**63 - 1, -(2**63), 2**62])
@@ -110,13 +109,8 @@ def few_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     def few(hashes: list[np.ndarray]) -> np.ndarray:
         return fold(hashes) >> np.uint64(62) << np.uint64(62)
 
-    def of_one(columns: list[pa.Array]) -> np.ndarray:
-        (column,) = columns
-        return key_columns.hashes_of(column) if column.null_count else hash_items(column)
-
     monkeypatch.setattr(key_columns, "fold", few)
     monkeypatch.setattr(key_streams, "fold", few)
-    monkeypatch.setattr(key_streams, "hashes_of", of_one)
 
 
 def keys_of(segment: Segment) -> list[Keys]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import CorruptSummary
 from muntin.segments.columns import frozen, laid_out
-from muntin.segments.keys import NO_KEY, TEXT, TYPES, Keys, hashes_of
+from muntin.segments.keys import NO_KEY, TEXT, TYPES, Keys
 from muntin.segments.streams import StreamReader, StreamWriter
 from muntin.segments.texts import Coded, Texts
 from muntin.summaries.items import text_buffers
-from muntin.summaries.key_columns import NULL_HASH, decoded, fold, value_type
+from muntin.summaries.key_columns import NULL_HASH, decoded, fold, hashes_of, value_type
 
 
 def write_keys(out: StreamWriter, keys: Keys, texts: dict[str, Coded]) -> int:
@@ -111,7 +111,7 @@ def _read_key_column(
         column = read_text(reader, TYPES[kind], values, mask, left)
     else:
         column = _read_numbers(kind, values, mask)
-    return column, hashes_of([column])
+    return column, hashes_of(column)
 
 
 def read_text(

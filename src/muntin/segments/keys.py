@@ -19,7 +19,6 @@ from muntin.segments.columns import frozen
 from muntin.segments.kernels.lists import has_ties
 from muntin.summaries import key_columns
 from muntin.summaries.indexes import IntegerIndex
-from muntin.summaries.items import hash_items
 from muntin.summaries.kernels.sorting import sort_pairs
 from muntin.summaries.key_columns import KeyColumn, key_values
 
@@ -337,13 +336,6 @@ def _equal_to_next(column: pa.Array) -> np.ndarray:
     if column.null_count:
         equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
     return equal.to_numpy(zero_copy_only=False)
-
-
-def hashes_of(columns: Sequence[pa.Array]) -> np.ndarray:
-    """Hash of each key or item: uint64[n]."""
-    return key_columns.fold(
-        [key_columns.hashes_of(c) if c.null_count else hash_items(c) for c in columns]
-    )
 
 
 def in_order(keys: Keys) -> bool:
