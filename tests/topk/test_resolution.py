@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from muntin.topk.expectation import by_expectation, expected_values, fill, reserve_needed
 from muntin.topk.messages import NOTHING
 from muntin.topk.policy import share_weights
-from muntin.topk.resolution import Report, Shares, allocate, choose_top
+from muntin.topk.resolution import Report, allocate, choose_top, shares
 
 
 def test_example_1_of_the_paper_is_exact() -> None:
@@ -23,16 +23,19 @@ def test_example_1_of_the_paper_is_exact() -> None:
 
 
 def test_example_1_shares() -> None:
-    assert Shares([1, 1, 1])(3) == [1, 1, 1]
-    assert Shares([1, 1, 1])(6) == [2, 2, 2]
+    assert shares(3, [1, 1, 1]) == [1, 1, 1]
+    assert shares(6, [1, 1, 1]) == [2, 2, 2]
+
+
+def test_where_no_weight_tells_more_all_get_as_much() -> None:
+    assert shares(7, [0, 0]) == shares(7, [1, 1]) == [3, 4]
 
 
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any), st.integers(-(10**6), 10**6)
 )
 def test_shares_sum_and_are_monotone(weights: list[int], whole: int) -> None:
-    split = Shares(weights)
-    now, more = split(whole), split(whole + 1)
+    now, more = shares(whole, weights), shares(whole + 1, weights)
     assert sum(now) == whole
     assert all(a <= b for a, b in zip(now, more, strict=True))
     assert all(part == 0 for part, weight in zip(now, weights, strict=True) if weight == 0)
@@ -44,14 +47,14 @@ def test_floor_and_remainder_would_break_the_constraint() -> None:
     for parts in range(1, 9):
         for small in range(60):
             for large in range(small, 60):
-                pairs = zip(Shares([1] * parts)(small), Shares([1] * parts)(large), strict=True)
+                pairs = zip(shares(small, [1] * parts), shares(large, [1] * parts), strict=True)
                 assert all(a <= b for a, b in pairs)
 
 
-@pytest.mark.parametrize("weights", [[], [0, 0], [1, -1]])
+@pytest.mark.parametrize("weights", [[], [1, -1]])
 def test_shares_refuse_weights_that_share_nothing(weights: list[int]) -> None:
     with pytest.raises(ValueError, match="weights"):
-        Shares(weights)
+        shares(1, weights)
 
 
 @given(

@@ -48,28 +48,23 @@ class Allocation:
 Spread = Callable[[Object, list[int], int, int], list[int]]
 
 
-class Shares:
-    """Splits integers by integer weights: exact, each share monotone, summing to the whole.
+def shares(whole: int, weights: Sequence[int]) -> list[int]:
+    """An integer split by integer weights (where all are 0, evenly): exact, each share monotone.
 
     Share l of p is ``(S + l) // p`` (Hermite's identity); a participant of weight w owns w
     consecutive l. Because each share is monotone in S, S[a] >= S[b] gives a at least as much as b
     at every participant, which a split by floor and remainder does not.
     """
-
-    def __init__(self, weights: Sequence[int]) -> None:
-        if any(w < 0 for w in weights) or not any(weights):
-            raise ValueError(f"weights must be >= 0 and not all 0, got {list(weights)}")
-        self.ends = list(accumulate(weights))
-        self.starts = [0, *self.ends[:-1]]
-        self.parts = self.ends[-1]
-
-    def __call__(self, whole: int) -> list[int]:
-        quotient, rest = divmod(whole, self.parts)
-        first = self.parts - rest  # shares from here on hold one more
-        return [
-            quotient * (end - start) + max(0, end - max(start, first))
-            for start, end in zip(self.starts, self.ends, strict=True)
-        ]
+    if not weights or min(weights) < 0:
+        raise ValueError(f"weights must be some, and >= 0, got {list(weights)}")
+    weights = weights if any(weights) else [1] * len(weights)
+    ends = list(accumulate(weights))
+    quotient, rest = divmod(whole, ends[-1])
+    first = ends[-1] - rest  # shares from here on hold one more
+    return [
+        quotient * weight + max(0, end - max(end - weight, first))
+        for weight, end in zip(weights, ends, strict=True)
+    ]
 
 
 def common(reports: Sequence[Report]) -> list[Object]:
@@ -197,14 +192,9 @@ def allocate(
 
 def by_weight(weights: Sequence[int]) -> Spread:
     """Every object's distance is shared by the same weights."""
-    splitters: dict[tuple[int, ...], Shares] = {}
 
     def spread(_item: Object, who: list[int], amount: int, _side: int) -> list[int]:
-        split = splitters.get(tuple(who))
-        if split is None:
-            taken = [weights[n] for n in who]
-            split = splitters[tuple(who)] = Shares(taken if any(taken) else [1] * len(who))
-        return split(amount)
+        return shares(amount, [weights[n] for n in who])
 
     return spread
 
@@ -215,7 +205,7 @@ def _line(least: int, weights: Sequence[int], needs: Sequence[tuple[list[int], i
     By weight where that does; else the coordinator, which is among all takers, gets as much as
     is needed. Raising y[0] by one lowers the others together by one, so bisection finds it.
     """
-    line = Shares(weights)(least)
+    line = shares(least, weights)
     partly = [(who, slack) for who, slack in needs if len(who) < len(weights)]
 
     def contents(now: list[int]) -> bool:
@@ -223,13 +213,12 @@ def _line(least: int, weights: Sequence[int], needs: Sequence[tuple[list[int], i
 
     if contents(line):
         return line
-    others = list(weights[1:])
-    split = Shares(others if any(others) else [1] * len(others))
+    others = weights[1:]
     low, high = 0, least  # at `least` the coordinator alone has enough for every need
     while low < high:
         middle = (low + high) // 2
-        if contents([middle, *split(least - middle)]):
+        if contents([middle, *shares(least - middle, others)]):
             high = middle
         else:
             low = middle + 1
-    return [high, *split(least - high)]
+    return [high, *shares(least - high, others)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from muntin.topk.hybrid import CostModel
 from muntin.topk.membership import Addressed, Membership
 from muntin.topk.messages import LINE_ALL, Message, Object, Push
-from muntin.topk.resolution import Allocation, Report, Shares, choose_top
+from muntin.topk.resolution import Allocation, Report, choose_top, shares
 from muntin.topk.site import SiteState, put
 
 
@@ -230,7 +230,7 @@ class WatchMode:
         """Move the lines, to no less than 0 each, so that they add up to `height` or less."""
         names = list(self._lines)
         while names and (spare := self._height - max(0, height)):
-            for name, part in zip(names, Shares([1] * len(names))(spare), strict=True):
+            for name, part in zip(names, shares(spare, [1] * len(names)), strict=True):
                 self._lines[name] = max(0, self._lines[name] - part)
             names = [name for name in names if self._lines[name] > 0] if spare > 0 else []
 
