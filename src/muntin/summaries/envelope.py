@@ -183,12 +183,6 @@ class Fields:
             raise CorruptSummary(f"{self._kind}: {name} {value!r} is none of {list(choices)}")
         return value
 
-    def texts(self, name: str) -> list[str]:
-        value = self.value(name)
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise CorruptSummary(f"{self._kind}: {name} is not a list of names")
-        return value
-
     def integer_or_none(self, name: str, low: int, high: int) -> int | None:
         if self._left.get(name, 0) is None:
             return self.value(name)

@@ -18,6 +18,7 @@ batches and spread over workers, the bytes are the same.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -258,15 +259,13 @@ class PeriodicShard(OfOneStream):
     def from_bytes(cls, data: bytes) -> Self:
         """What `to_bytes` wrote; `CorruptSummary` for anything else."""
         fields, body = opened(data, cls.kind)
-        columns = fields.texts("columns")
         buffered = fields.integer("buffered", 0, INT64_MAX)
         items = fields.choice("items", _TYPES)
         late = fields.integer("late", 0, INT64_MAX)
         nulls = fields.integer("nulls", 0, INT64_MAX)
-        shards = fields.integer("shards", 1, SHARDS_MAX)
-        shard = fields.integer("shard", 0, shards - 1)
+        calm = HyperCalm.from_bytes(bytes(body.block()))
+        made = fields.made(partial(cls, calm), "columns", "shard", "shards")
         fields.done()
-        made = cls(HyperCalm.from_bytes(bytes(body.block())), columns, shard, shards)
         if (buffered == 0) != (items is None):
             raise CorruptSummary(f"{cls.kind}: {buffered} buffered events, their items are {items}")
         made._times = body.array("<i8", buffered)
