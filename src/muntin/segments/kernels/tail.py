@@ -10,7 +10,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import draw
-from muntin.summaries.kernels.copying import fill
+from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, LOW_63, key_of
 from muntin.summaries.kernels.relative import DEVIATION, compact_stack
 from muntin.summaries.kernels.sorting import sort_keys
@@ -180,8 +180,7 @@ def _sampled(items, form, allowed, coins, one, other, taken, sizes, ends):
         if shift:
             left = rest
             one, other = other, one
-    for i in range(left):
-        taken[end - left + i] = one[i]
+    copy_to(taken[end - left :], one[:left])
     sizes[0] = left
     return end - left, height
 

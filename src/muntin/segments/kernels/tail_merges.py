@@ -9,7 +9,7 @@ import numpy as np
 
 from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.compaction import LEVELS_MAX, MIX_1, SEED, coins_of, draw
-from muntin.summaries.kernels.copying import fill
+from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.relative import DEVIATION, compact_stack
 from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
@@ -156,11 +156,8 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
                     filled[level + shift] = put
                     # What is left of this run is behind the last full block.
                     first = max(first, min(end, first + whole - before))
-                put = filled[level]
-                for at in range(first, end):
-                    out[put] = items[at]
-                    put += 1
-                filled[level] = put
+                copy_to(out[filled[level] :], items[first:end])
+                filled[level] += end - first
             run += 1
     return there
 

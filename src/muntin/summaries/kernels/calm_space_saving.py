@@ -15,7 +15,7 @@ from muntin.summaries.kernels import bare, inlined
 from muntin.summaries.kernels.bits import multiply_high
 from muntin.summaries.kernels.hashing import hash_u64
 from muntin.summaries.kernels.lanes import find_lane, push_lane
-from muntin.summaries.kernels.memory import load_u32, prefetch
+from muntin.summaries.kernels.memory import copy_bytes, load_u32, prefetch
 
 WAYS = 8
 STORED = np.uint32(1 << 31)  # count word: the rest is a slot of the store
@@ -126,8 +126,7 @@ def _compact(tables):
         # What has left is still in the arena; its slot says another place now, or none.
         if tables.slots[slot, WHERE] == (begin << 32) | length:
             tables.slots[slot, WHERE] = (end << 32) | length
-            for byte in range(HEADER + length):  # forwards: the copy may overlap
-                tables.arena[end + byte] = tables.arena[begin + byte]
+            copy_bytes(tables.arena, end, tables.arena, begin, HEADER + length)
             end += HEADER + length
         begin += HEADER + length
     tables.marks[ARENA_END] = end
@@ -225,8 +224,7 @@ def _fill(tables, slot, place, count, error, interval, data, start, length):
     begin = tables.marks[ARENA_END]
     _store_u32(tables.arena, begin, slot)
     _store_u32(tables.arena, begin + 4, length)
-    for byte in range(length):
-        tables.arena[begin + HEADER + byte] = data[start + byte]
+    copy_bytes(tables.arena, begin + HEADER, data, start, length)
     tables.marks[ARENA_END] += HEADER + length
     tables.marks[ARENA_LIVE] += HEADER + length
     tables.slots[slot, COUNTED] = count

@@ -85,19 +85,12 @@ def merge_runs(x, x_carried, x_from, x_to, y, y_carried, y_from, y_to, out, out_
         i += not second
         j += second
         n += 1
-    while i < x_to:
-        out[n] = x[i]
-        if x_carried is not None:
-            out_carried[n] = x_carried[i]
-        i += 1
-        n += 1
-    while j < y_to:
-        out[n] = y[j]
-        if x_carried is not None:
-            out_carried[n] = y_carried[j]
-        j += 1
-        n += 1
-    return n
+    copy_to(out[n:], x[i:x_to])
+    copy_to(out[n + x_to - i :], y[j:y_to])
+    if x_carried is not None:
+        copy_to(out_carried[n:], x_carried[i:x_to])
+        copy_to(out_carried[n + x_to - i :], y_carried[j:y_to])
+    return n + x_to - i + y_to - j
 
 
 @kernel()

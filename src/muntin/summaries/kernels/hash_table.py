@@ -17,7 +17,7 @@ null (-1 while there is none).
 import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
-from muntin.summaries.kernels.memory import load_u64, prefetch
+from muntin.summaries.kernels.memory import copy_bytes, load_u64, prefetch
 from muntin.summaries.kernels.mixing import mix_bytes, mix_integer, mix_words, same_bytes
 
 BLOCK = 64
@@ -65,8 +65,7 @@ def _string_slowly(data, start, length, h, slots, hashes, starts, arena, state):
     if number < 0:
         number = state[0]
         to = starts[number]
-        for k in range(length):
-            arena[to + k] = data[start + k]
+        copy_bytes(arena, to, data, start, length)
         starts[number + 1] = to + length
         hashes[number] = h
         slots[at] = (h & _HIGH) | np.uint64(number + 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.compaction import draw, merge_runs
+from muntin.summaries.kernels.copying import copy_to
 
 SECTIONS = 3  # of a level that was not compacted yet
 SECTION_MIN = 4  # items
@@ -94,9 +95,8 @@ def compact_stack(
                 carry[i] = level_items[2 * i + coin]
             if level == height - 1:
                 height += 1
-        for i in range(2 * carried, n):
-            out[filled] = level_items[i]
-            filled += 1
+        copy_to(out[filled:], level_items[2 * carried : n])
         out_sizes[level] = n - 2 * carried
+        filled += out_sizes[level]
         level += 1
     return height, filled

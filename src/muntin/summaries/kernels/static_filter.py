@@ -11,6 +11,7 @@ import numpy as np
 
 from muntin.summaries.kernels import inlined, kernel
 from muntin.summaries.kernels.bits import multiply_high, popcount, select, trailing_zeros
+from muntin.summaries.kernels.copying import copy_to
 from muntin.summaries.kernels.memory import load_u64, prefetch
 
 STRIDE = 64
@@ -204,15 +205,10 @@ def merge_sorted(left, right, out):
         written += 1
         i += a <= b
         j += b <= a
-    while i < left.shape[0]:
-        out[written] = left[i]
-        written += 1
-        i += 1
-    while j < right.shape[0]:
-        out[written] = right[j]
-        written += 1
-        j += 1
-    return written
+    copy_to(out[written:], left[i:])
+    written += left.shape[0] - i
+    copy_to(out[written:], right[j:])
+    return written + right.shape[0] - j
 
 
 @kernel()
