@@ -21,6 +21,13 @@ def aligned_zeros(size: int, dtype: Any) -> np.ndarray:
     return raw[start : start + wanted].view(dtype)
 
 
+def grown(array: np.ndarray, size: int) -> np.ndarray:
+    """The same numbers, in front of room for as many as make `size`."""
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
 def aligned_copy(array: np.ndarray) -> np.ndarray:
     """An independent equal, as `aligned_zeros` lays it out."""
     twin = aligned_zeros(array.size, array.dtype).reshape(array.shape)

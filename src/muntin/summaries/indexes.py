@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from muntin.arrow import read_only
 from muntin.errors import BadArgument
-from muntin.summaries.aligned import aligned_zeros
+from muntin.summaries.aligned import aligned_zeros, grown
 from muntin.summaries.kernels.hash_table import (
     BLOCK,
     SLACK,
@@ -28,12 +28,6 @@ def _capacity_for(values: int) -> int:
     if values > ROWS_MAX:
         raise BadArgument(f"{values} distinct values of a key: {ROWS_MAX} is the limit")
     return max(_ROOM_MIN, 1 << (values - 1).bit_length())
-
-
-def _grown(old: np.ndarray, size: int) -> np.ndarray:
-    new = np.empty(size, old.dtype)
-    new[: len(old)] = old
-    return new
 
 
 def _expected(before: int, used: int, events: int, total: int) -> int:
@@ -74,7 +68,7 @@ class IntegerIndex(_SlotTable):
 
     def _reserve(self, values: int) -> None:
         """Reserve memory for so many distinct values in all, more than there was."""
-        self.known = _grown(self.known, _capacity_for(values))
+        self.known = grown(self.known, _capacity_for(values))
         used = len(self)
         self.slots = aligned_zeros(len(self.known) * _SLOTS_PER_VALUE, np.uint64)
         hashes = np.empty(used, np.uint64)
@@ -120,12 +114,12 @@ class TextIndex(_SlotTable):
         """Reserve memory for so many distinct values, and bytes of them, in all."""
         if values > len(self.hashes):
             capacity = _capacity_for(values)
-            self.hashes = _grown(self.hashes, capacity)
-            self.starts = _grown(self.starts, capacity + 1)
+            self.hashes = grown(self.hashes, capacity)
+            self.starts = grown(self.starts, capacity + 1)
             self.slots = aligned_zeros(capacity * _SLOTS_PER_VALUE, np.uint64)
             fill_slots(self.slots, self.hashes, len(self), self.state[1])
         if arena_bytes + SLACK > len(self.arena):
-            self.arena = _grown(self.arena, arena_bytes + SLACK)
+            self.arena = grown(self.arena, arena_bytes + SLACK)
 
     def number(
         self,

@@ -31,6 +31,7 @@ import pyarrow as pa
 from muntin.arrow import is_sound
 from muntin.errors import BadArgument, CorruptSummary, IncompatibleSummary
 from muntin.segments.streams import ENTRY_BYTES, StreamReader, StreamWriter
+from muntin.summaries.aligned import grown
 from muntin.summaries.base import Estimate, Weighed, middle
 from muntin.summaries.checks import INT64_MAX, check_alike, check_seed, integer_in
 from muntin.summaries.envelope import Body, opened, seal
@@ -230,7 +231,9 @@ class SpaceSaving(Weighed):
         self._items = theirs
         together = self._kept + other._kept, self._used + other._used
         self._grow(*together, 4 * self.capacity)
-        kernels.merge(other._kept, other.offset, *other._arrays()[2:7], *self._arrays())
+        *columns, starts, arena = other._arrays()[2:7]
+        items = (starts, None) if arena is None else (arena, starts)
+        kernels.merge(other._kept, other.offset, *columns, *items, *self._arrays())
 
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""
@@ -403,12 +406,13 @@ class SpaceSaving(Weighed):
 
     def _reserve(self, entries: int, arena_bytes: int) -> None:
         """Arrays that hold so many entries and bytes, and a table at most half full."""
-        self._arena = _longer(self._arena, arena_bytes)
+        if arena_bytes > len(self._arena):
+            self._arena = grown(self._arena, arena_bytes)
         if entries > len(self._hashes):
-            self._hashes = _longer(self._hashes, entries)
-            self._counts = _longer(self._counts, entries)
-            self._errors = _longer(self._errors, entries)
-            self._starts = _longer(self._starts, entries + 1)
+            self._hashes = grown(self._hashes, entries)
+            self._counts = grown(self._counts, entries)
+            self._errors = grown(self._errors, entries)
+            self._starts = grown(self._starts, entries + 1)
             self._table = np.zeros(1 << (2 * entries - 1).bit_length(), np.uint64)
             kernels.reindex(self._table, self._hashes, self._kept)
 
@@ -416,11 +420,3 @@ class SpaceSaving(Weighed):
 def _more(size: int, least: int) -> int:
     """What is small grows fast: each time all of it is copied, and the table filled anew."""
     return max(least, size * (4 if size < LARGE else 2))
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    if size <= len(array):
-        return array
-    longer = np.zeros(size, array.dtype)
-    longer[: len(array)] = array
-    return longer

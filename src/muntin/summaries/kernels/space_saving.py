@@ -158,11 +158,12 @@ def look_up(item_hashes, data, offsets, starts, arena, table, out):
 
 @kernel()
 def merge(
-    more, more_offset, more_hashes, more_counts, more_errors, more_starts, more_arena,
+    more, more_offset, more_hashes, more_counts, more_errors, data, offsets,
     state, capacity, hashes, counts, errors, starts, arena, table,
 ):  # fmt: skip
-    """Add `more` other entries, for which there is space, and the offset that they come with. An
-    item that one side does not keep may have weighed up to that side's offset there."""
+    """Add `more` other entries, for which there is space, and the offset that they come with; their
+    items as in `count`. An item that one side does not keep may have weighed up to that side's
+    offset there."""
     mine = state[OFFSET]
     entries = state[ENTRIES]
     for entry in range(entries):
@@ -170,20 +171,14 @@ def merge(
         errors[entry] += more_offset
     for i in range(more):
         hashed = more_hashes[i]
-        if arena is None:
-            found = find(table, starts, arena, hashed, more_starts, i, 0)
-        else:
-            start, length = text_of(more_starts, i)
-            found = find(table, starts, arena, hashed, more_arena, start, length)
+        start, length = text_of(offsets, i)
+        found = find(table, starts, arena, hashed, data, start, length)
         if found:  # both sides keep it: its count there, in place of the offset
             counts[found - _1] += more_counts[i] - more_offset
             errors[found - _1] += more_errors[i] - more_offset
             continue
         put(entries, hashed, more_counts[i] + mine, more_errors[i] + mine, hashes, counts, errors)
-        if arena is None:
-            starts[entries] = more_starts[i]
-        else:
-            put_item(entries, more_arena, start, length, starts, arena)
+        put_item(entries, data, start, length, starts, arena)
         place(table, hashed, entries)
         entries += 1
     state[ENTRIES] = entries
