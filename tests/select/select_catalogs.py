@@ -41,14 +41,16 @@ def result_of(table: pa.Table, **about: Any) -> Result:
 def loaded_of(summary: Any, **about: Any) -> LoadedWindow:
     """The first hour of a summary, exact, but for what is given."""
     said: dict[str, Any] = {
-        "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "exact": True,
+        "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
+        "stale": False, "exact": True, "proven": False, "bounds": {}, "uncounted": {},
+        "notes": (),
     }  # fmt: skip
     return LoadedWindow(summary, **said | about)
 
 
 def loaded_table(table: pa.Table) -> LoadedTable:
     """The first hour of a history, exact."""
-    return LoadedTable(table, (0, HOUR), HOUR, 0, 0, exact=True, notes=())
+    return LoadedTable(table, (0, HOUR), HOUR, 0, 0, False, True, {}, ())
 
 
 def segment_of(kind: str, columns: Mapping[str, Any], **entry: Any) -> Segment:

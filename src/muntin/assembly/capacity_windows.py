@@ -138,7 +138,7 @@ class _Drawn(LedgerMoment):
         start, end = self._read(window)
         return loaded(
             known, layout, self.merged(summary, end - start),
-            covered=(start, end), stored=(start, end), uncounted={},
+            covered=(start, end), stored=(start, end), revision=0, notes=(), uncounted={},
         )  # fmt: skip
 
     def counted(self, summary: str, window: ForClause) -> Counted | None:

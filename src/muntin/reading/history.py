@@ -52,6 +52,7 @@ def trend(
         watermark=info.watermark,
         revision=max((revision for *_, revision, _ in found), default=0),
         late=sum(said["late"] * times for said, times in known),
+        stale=False,
         exact=all(said["exact"] for said, _ in known) and not more,
         bounds={**worst([said["bounds"] for said, _ in known]), **bounds},
         notes=(*notes, *more, *dict.fromkeys(said_of_them)),
@@ -80,7 +81,9 @@ def windows(view: View, summary: str, asked: ForClause | None, info: PipelineInf
         watermark=info.watermark,
         revision=max((window.revision for window in closed), default=0),
         late=sum(window.late for window in closed),
+        stale=False,
         exact=True,  # events of a window are counted, whatever its summary is
+        bounds={},
         notes=notes,
     )
 

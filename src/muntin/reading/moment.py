@@ -222,6 +222,8 @@ class LedgerMoment:
             known, layout, replace(merged, token=None),
             covered=span,
             stored=span,
+            revision=0,
+            notes=(),
             uncounted=self._uncounted(known, layout, merged, reach, span, keys),
         )  # fmt: skip
 
@@ -259,7 +261,11 @@ class LedgerMoment:
             covered=covered,
             stored=covered,
             watermark=known.info.watermark,
+            revision=0,
             late=read.late,
+            stale=False,
+            exact=False,
+            proven=False,
             bounds=spec.bounds_of(read.states),
             uncounted={} if lacking is None else {WHOLE: lacking},
             notes=() if covered else (_nothing(name, None, None),),
@@ -407,9 +413,9 @@ def loaded(
     *,
     covered: TimeSpan | None,
     stored: TimeSpan | None,
+    revision: int,
+    notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
-    revision: int = 0,
-    notes: tuple[Note, ...] = (),
 ) -> LoadedWindow:
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
@@ -420,6 +426,7 @@ def loaded(
         watermark=known.info.watermark,
         revision=revision,
         late=merged.late,
+        stale=False,
         exact=spec.is_exact,
         proven=segment is not None and spec.proven(segment),
         bounds={} if segment is None else spec.bounds(segment),

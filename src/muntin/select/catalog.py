@@ -159,14 +159,14 @@ class LoadedWindow:
     covered: tuple[int, int] | None
     stored: tuple[int, int] | None
     watermark: int | None
-    revision: int = 0
-    late: int = 0
-    stale: bool = False
-    exact: bool = False
-    proven: bool = False
-    bounds: Mapping[str, Any] = field(default_factory=dict)
-    uncounted: Mapping[Part, Uncounted] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
+    revision: int
+    late: int
+    stale: bool
+    exact: bool
+    proven: bool
+    bounds: Mapping[str, Any]
+    uncounted: Mapping[Part, Uncounted]
+    notes: tuple[Note, ...]
     token: Hashable = None
     like: Callable[[], Iterable[Any]] | None = field(default=None, compare=False)
     among: tuple[ClosingWindows, int] | None = field(default=None, compare=False)
@@ -181,10 +181,10 @@ class LoadedTable:
     watermark: int | None
     revision: int
     late: int
+    stale: bool
     exact: bool
+    bounds: Mapping[str, Any]
     notes: tuple[Note, ...]
-    bounds: Mapping[str, Any] = field(default_factory=dict)
-    stale: bool = False
 
 
 class Moment(Protocol):

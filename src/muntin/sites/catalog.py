@@ -67,9 +67,14 @@ class GlobalCatalog:
             covered=shown.covered,
             stored=shown.covered,
             watermark=shown.covered[1] if shown.covered else None,
-            # what comes late at a site is in no pane that it has reported
+            revision=0,
+            late=0,  # what comes late at a site is in no pane that it has reported
             stale=shown.stale or not shown.answer.valid,
+            exact=False,
+            proven=False,
             bounds=shown.promises(),
+            uncounted={},
+            notes=(),
         )
 
     def trend(self, query: str, window: ForClause | None) -> LoadedTable:  # noqa: ARG002
