@@ -335,6 +335,33 @@ def test_late_events_that_went_with_a_pane_that_was_out_are_told(tmp_path):
     ingest.close()
 
 
+@pytest.mark.parametrize("kind", ["tumbling", "floating"])
+def test_late_events_whose_window_history_dropped_before_they_were_out_are_told(tmp_path, kind):
+    kept = pipeline(
+        summaries={"fares": SUMMARIES["fares"] | {"window": MINUTE | {"kind": kind}}},
+        queries={},
+        retention={"history": "2 minutes"},
+    )
+    ingest = Ingest(kept, SqliteLedger(f"{tmp_path}/ledger.db"), query_id="q")
+    to = (ingest.ledger, "fares", "parquet", f"{tmp_path}/windows")
+    ingest.take(0, gather([events(rows(0, 200))]))
+    said = export(*to)
+    assert said.units
+    assert said.lost == 0
+    ingest.take(1, gather([events(rows(85, 87))]))  # 4 of a window that is out: a revision
+    revisions = [window.revision for window in ingest.ledger.windows("fares", revisions=True)]
+    assert 1 in revisions
+    for number in range(2, 8):
+        first = 200 + 30 * (number - 2)
+        ingest.take(number, gather([events(rows(first, first + 30))]))
+    assert ingest.ledger.windows("fares", limit=1)[0].start > START + 87 * SECOND
+    for number in (8, 9):
+        said = export(*to)
+        assert said.lost == 4
+        ingest.take(number, gather([events(rows(372 + number, 373 + number))]))
+    ingest.close()
+
+
 def test_panes_without_events_are_not_left_out(tmp_path):
     """Retention has dropped what is out, and then time in which nothing came."""
     kept = pipeline(summaries=SUMMARIES, queries={}, retention={"panes": "10 minutes"})

@@ -107,7 +107,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"{how_many(said.dropped, 'window')} left out: retention has dropped panes")
         if said.lost:
             lost = how_many(said.lost, "event")
-            typer.echo(f"{lost} in no row: retention dropped their panes before they were out")
+            typer.echo(f"{lost} in no row: retention dropped their {what} before they were out")
         if said.lacking_before is not None:
             until = instant_text(said.lacking_before)
             typer.echo(f"what begins before {until} may lack events: {summary} was not there then")

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -50,8 +50,8 @@ class Exported:
     dropped_before: int | None = None
     """Retention has dropped windows or panes before this time, and not all of them were out."""
     lost: int = 0
-    """Events that no row has, since retention has dropped the panes that held them, or to which
-    they came late, before the next run: as far as rollups tell, from the first pane that is out."""
+    """Events of what is out and was dropped that no row has, such as those that came late to it
+    before that, and after the last run: as far as what is stored tells."""
     lacking_before: int | None = None
     """What begins before this time may lack events: the summary was not there all the time."""
 
@@ -79,7 +79,10 @@ def windows(
             info = pieces.view.pipeline(known.info.name) or known.info
             if gone != (gone := pieces.view.closings_dropped()) and history and info.watermark:
                 before = [w.end - (every or w.end - w.start) for w in found[:1]]
-                _left(pieces, layout, min([info.watermark - history, *before]), seen, said)
+                dropped = min([info.watermark - history, *before])
+                _left(pieces, layout, dropped, seen, said)
+                if not _overlap(layout):
+                    said.lost = _lost(pieces, layout, dropped, seen)
             for window in found:
                 after = window.start + 1
                 seen[window.start, window.revision] = window.end, window.events
@@ -110,7 +113,7 @@ def panes(
     """Panes that end at `sealed` or before, oldest first, and again those that got late events."""
     with pieces_of(ledger, SegmentCache(0)) as pieces:
         _left(pieces, layout, pieces.extent(layout).dropped, done, said)
-        said.lost = _lost(pieces, layout, done)
+        said.lost = _lost(pieces, layout, pieces.extent(layout).dropped, done, layout.rungs)
         bounds = pieces.view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
@@ -142,27 +145,45 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     if dropped is None or out >= dropped:
         return
     around = extent.around(out, dropped)
-    if around is None or _events_out(done, around[0], None) != pieces.events(layout, *around):
+    if around is None or _events_out(_newest(done), around[0], None) != pieces.events(
+        layout, *around
+    ):
         said.leave_out(layout.name, dropped)
 
 
-def _lost(pieces: Pieces, layout: Layout, done: Done) -> int:
-    """How many more events rollups hold of panes that retention has dropped than are out."""
-    extent = pieces.extent(layout)
-    if extent.dropped is None or not done:
+def _lost(
+    pieces: Pieces, layout: Layout, dropped: int | None, done: Done, rungs: Sequence[int] = ()
+) -> int:
+    """How many more events are stored of what is out, and was dropped, than are out.
+
+    `rungs`: of rollups, of which one tells where what is out may be cut.
+    """
+    newest = _newest(done)
+    ends = [end for end, _ in newest.values() if dropped is not None and end <= dropped]
+    if not ends:
         return 0
-    first = min(start for start, _ in done)
-    for length in layout.rungs:
-        span = -(-first // length) * length, extent.dropped // length * length
-        if span[0] < span[1] and extent.reach(*span).whole:
-            return max(0, pieces.events(layout, *span) - _events_out(done, *span))
+    first, last = min(newest), max(ends)
+    spans = [(-(-first // length) * length, last // length * length) for length in rungs]
+    for span in [(first, last), *spans]:
+        if span[0] < span[1] and pieces.extent(layout).reach(*span).whole:
+            return max(0, pieces.events(layout, *span) - _events_out(newest, *span))
     return 0
 
 
-def _events_out(done: Done, start: int, end: int | None) -> int:
-    """Of what begins in [start, end), in its newest revision."""
-    newest = {at: events for (at, _), (_, events) in sorted(done.items())}
-    return sum(n for at, n in newest.items() if start <= at and (end is None or at < end))
+def _newest(done: Done) -> dict[int, tuple[int, int]]:
+    """End and events of the newest revision of what starts then."""
+    return {start: about for (start, _), about in sorted(done.items())}
+
+
+def _events_out(newest: Mapping[int, tuple[int, int]], start: int, end: int | None) -> int:
+    """Of what begins in [start, end)."""
+    found = (n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
+    return sum(found)
+
+
+def _overlap(layout: Layout) -> bool:
+    """Whether an event may be in several windows."""
+    return layout.spec.window is not None and layout.spec.window.every is not None
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
