@@ -79,7 +79,8 @@ class LiveClient:
                 case LiveCommand():
                     self._spawn(self._ask(effect))
                 case LiveHello(ticket):
-                    self._redeem(ticket)
+                    grant = self._hub.auth.redeem(ticket)
+                    self.carry_out(self.connection.redeemed(grant))
         self.pump()
 
     def gone(self) -> None:
@@ -92,13 +93,6 @@ class LiveClient:
 
     def _silent(self) -> None:
         self.carry_out(self.connection.silent(unread=self._socket.unread))
-
-    def _redeem(self, ticket: str) -> None:
-        grant = self._hub.auth.redeem(ticket)
-        if grant is None:
-            self.carry_out(self.connection.refused())
-        else:
-            self.connection.granted(grant)
 
     async def _open(self, request: Subscribe) -> None:
         try:

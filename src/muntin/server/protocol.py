@@ -61,9 +61,9 @@ class ReplayWindows:
 
 
 Effect = Close | Leave | LiveHello | Subscribe | LiveCommand
-"""A message among them is for the shell to do: redeem the ticket, and call `granted` or `refused`;
-find or make the feed of a topic, and call `opened`, or put a command before the pipeline, and call
-`answered`; or `failed`."""
+"""A message among them is for the shell to do: redeem the ticket, and call `redeemed`; find or make
+the feed of a topic, and call `opened`, or put a command before the pipeline, and call `answered`;
+or `failed`."""
 
 
 @dataclass(slots=True)
@@ -137,13 +137,13 @@ class Connection:
         self._asking += 1
         return [message]
 
-    def granted(self, grant: Grant) -> None:
-        if self.grant is None:
-            self.grant = grant
-            self._welcome(grant)
-
-    def refused(self) -> list[Effect]:
-        return self.leave(UNAUTHORISED, "the ticket is unknown, used or too old")
+    def redeemed(self, grant: Grant | None) -> list[Effect]:
+        """What the ticket of its hello gives."""
+        if grant is None:
+            return self.leave(UNAUTHORISED, "the ticket is unknown, used or too old")
+        self.grant = grant
+        self._welcome(grant)
+        return []
 
     def rechecked(self, grant: Grant | None) -> list[Effect]:
         """What auth says now of who came in: long connections outlive tokens."""
