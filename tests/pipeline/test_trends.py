@@ -206,5 +206,5 @@ def test_clients_are_told_columns_without_reading_all_of_it(read):
     kinds = re.findall(rb"timestamp with time zone|text(?!\")|bigint", said)
     assert kinds == [*own, b"text", b"bigint", b"text"], said
     assert len(read) <= 1_000
-    reader.close()
+    reader.engine.close()
     writer.close()

@@ -1079,8 +1079,8 @@ def test_a_cancelled_statement_gives_its_place_back(tmp_path):
         # who goes away frees the place as well
         gone = psycopg.connect(server.postgres_url, autocommit=True)
         gone.pgconn.send_query(SLOW.encode())
-        until(lambda: statements._turns._running)
+        until(lambda: statements.turns._running)
         gone.pgconn.finish()
-        until(lambda: not statements._turns._running)
+        until(lambda: not statements.turns._running)
     feeder.close()
     ledger.close()

@@ -143,7 +143,7 @@ def test_all_see_one_rate(feeder, ledger):
     assert found[3] > 0
     assert found[3:6] == found[3:4] * 3
     assert found[6:] == found[6:7] * 3
-    reader.close()
+    reader.engine.close()
 
 
 @given(

@@ -358,7 +358,7 @@ def test_who_goes_before_it_has_begun_gives_its_place_back(ledger):
         statements._unwanted(job, "somebody", ends=True)
         await asyncio.wait((job.running,))
         await asyncio.sleep(0)
-        assert not statements._turns._running
+        assert not statements.turns._running
         statements.close()
 
     asyncio.run(go())

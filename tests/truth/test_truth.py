@@ -96,7 +96,7 @@ class Stored:
         self.followers: Any = None
 
     def close(self) -> None:
-        self._reader.close()
+        self._reader.engine.close()
 
     def check(self) -> None:
         with self._world.ledger.snapshot() as view:
@@ -178,7 +178,7 @@ def test_stored_results_say_what_is_true(seed: int) -> None:
     assert found["held"] or found["dropped"], found
     assert set(found) <= {"held", "dropped", "outdated"}, found
     _all_is_in_windows(world)
-    reader.close()
+    reader.engine.close()
     world.close()
 
 
@@ -209,7 +209,7 @@ def _check_stored(world: World, reader: Reader) -> Counter[str]:
         assert (by_row(asked.rows), asked.exact) == (rows, True)
         assert asked.windows[0].covered == (window.start, window.end)
         found["held"] += 1
-    trend = reader.sql("SELECT window_start, k, count FROM trend(by_m)")
+    trend = reader.engine.sql("SELECT window_start, k, count FROM trend(by_m)")
     assert not (trend.exact and found["outdated"])
     if not found["outdated"]:
         assert sum(row[2] for row in trend.rows) == sum(window.events for window in windows)

@@ -71,7 +71,7 @@ class Answering:
         return out
 
     def sql(self, text: str, form: str, rows_max: int) -> Iterator[bytes]:
-        result = self._reader.sql(text)
+        result = self._reader.engine.sql(text)
         if form == JSON and len(result) > rows_max:
             said = f"{len(result):,} rows; at most {rows_max:,} come as JSON"
             raise RefusalError(400, "too_large", said, f"add LIMIT, or send Accept: {ARROW}")
@@ -88,7 +88,7 @@ class Answering:
         return json_pieces(self._reader.on_window(text, ClosedWindow(**window)))
 
     def check(self, text: str) -> Iterator[bytes]:
-        self._reader.check(text)
+        self._reader.engine.check(text)
         return iter(())
 
     def followed(self, text: str) -> Iterator[bytes]:

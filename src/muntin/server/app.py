@@ -124,7 +124,7 @@ def make_app(
             await feeds.stop()
             http.close()
             statements.close()
-            reader.close()
+            reader.engine.close()
 
     app = Starlette(
         routes=[

@@ -255,7 +255,7 @@ class Feeds:
     def _client(self, feed: Feed) -> Hashable:
         """Whose turn a feed takes: a follower's with little else waiting."""
         some = (subscriber.client for subscriber in islice(feed.subscribers, SUBSCRIBERS_LOOKED_AT))
-        return min(some, key=self._statements.waiting_of, default="")
+        return min(some, key=self._statements.turns.waiting_of, default="")
 
     def _by_window(self) -> list[Feed]:
         return [feed for feed in self._feeds.values() if feed.topic.on == "window"]

@@ -32,12 +32,8 @@ class Reader:
         self._stored = catalog if isinstance(catalog, LedgerCatalog) else LedgerCatalog(ledger)
         self._catalog = catalog or self._stored
         self.hearing = self._stored.hearing
-        self._engine = Engine(self._catalog, limits)
+        self.engine = Engine(self._catalog, limits)
         self.rates = Rates()
-
-    def sql(self, text: str, *, window: ForClause | None = None, wide: bool = False) -> Result:
-        """Answer a statement. `window`: of FROM items without a clause; default the open one."""
-        return self._engine.sql(text, window=window, wide=wide)
 
     def warm(self) -> None:
         """Compile and load what merging the newest panes needs, before somebody waits for it."""
@@ -53,9 +49,9 @@ class Reader:
         the statement is wrong, or retention has dropped a part of the window."""
         asked = ForClause("range", start_us=window.start, end_us=window.end, whole=True)
         with self._stored.moment() as moment:
-            reading = self._engine.read(text, moment, asked)
+            reading = self.engine.read(text, moment, asked)
             closed = window_at(moment.view, window.summary, window.start)
-        result = self._engine.answer(reading)
+        result = self.engine.answer(reading)
         revision = window.revision if closed is None else closed.revision
         return replace(result, revision=max(result.revision, revision))
 
@@ -85,15 +81,11 @@ class Reader:
 
     def _followed(self, text: str) -> Iterator[str]:
         specs, queries = self.specs(), self.queries()
-        for bound in filter(None, self._engine.check(text).items):
+        for bound in filter(None, self.engine.check(text).items):
             if bound.kind == "trend":
                 yield from self._followed(queries[bound.source].select)
             elif specs[bound.source].window is not None:
                 yield bound.source
-
-    def check(self, text: str) -> None:
-        """Raise SelectError where a statement is wrong."""
-        self._engine.check(text)
 
     def queries(self) -> dict[str, QueryInfo]:
         return self.known()[1]
@@ -141,10 +133,6 @@ class Reader:
     def more_state(self) -> Mapping[str, Any]:
         """Further entries of the state, for readers that know more than a ledger."""
         return {}
-
-    def close(self) -> None:
-        """Give back what the engine holds; the ledger is its owner's."""
-        self._engine.close()
 
 
 RATE_US = 10 * US_PER_SECOND  # a rate is an average over so long, or from one commit to the next

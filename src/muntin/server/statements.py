@@ -30,6 +30,7 @@ class Turns(Generic[Work]):
         self._running: Counter[Hashable] = Counter()
 
     def waiting_of(self, client: Hashable) -> int:
+        """How much of a client's waits or runs."""
         return len(self._queues.get(client, ())) + self._running[client]
 
     def put(self, client: Hashable, work: Work) -> None:
@@ -159,7 +160,7 @@ class Statements:
         self.runner: Workers | Threads = (
             Workers(reader.ledger, limits) if shared else Threads(reader, limits)
         )
-        self._turns: Turns[_Job] = Turns(limits.statements_at_once)
+        self.turns: Turns[_Job] = Turns(limits.statements_at_once)
         self._shared: OrderedDict[str, _Job] = OrderedDict()
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,10 +188,6 @@ class Statements:
             if not job.answer.done():
                 job.answer.set_exception(stops())
                 job.answer.exception()
-
-    def waiting_of(self, client: Hashable) -> int:
-        """How much of a client's waits or runs."""
-        return self._turns.waiting_of(client)
 
     async def answer(
         self, asked: Question, client: Hashable, *, asking: bool = False, ends: bool = False
@@ -242,7 +239,7 @@ class Statements:
         waiting = sum(job.asking and not job.started for job in self._unanswered)
         if waiting >= limits.statements_waiting_max:
             raise RefusalError(503, "busy", "too many statements at once", "ask again in a second")
-        if self._turns.waiting_of(client) >= limits.statements_of_client_max:
+        if self.turns.waiting_of(client) >= limits.statements_of_client_max:
             raise RefusalError(
                 503, "busy", "too many statements of one client at once", "ask one after another"
             )
@@ -286,16 +283,16 @@ class Statements:
         is_new = client not in job.waiters
         job.waiters.append(client)
         if not job.started and is_new:  # whoever has a turn first: nobody waits for another's
-            self._turns.put(client, job)
+            self.turns.put(client, job)
             self._dispatch()
         return job
 
     def _dispatch(self) -> None:
-        while (turn := self._turns.take()) is not None:
+        while (turn := self.turns.take()) is not None:
             _, job = turn
             job.started, job.version = True, self.version
             for client in job.waiters:
-                self._turns.drop(client, job)
+                self.turns.drop(client, job)
             task = job.running = asyncio.create_task(self._run(job))
             self._tasks.add(task)
             task.add_done_callback(lambda task, turn=turn: self._ended(task, *turn))
@@ -305,7 +302,7 @@ class Statements:
         self._tasks.discard(task)
         job.answer.cancel()
         self._unanswered.discard(job)
-        self._turns.done(client)
+        self.turns.done(client)
         self._dispatch()
 
     async def _run(self, job: _Job) -> None:
@@ -336,7 +333,7 @@ class Statements:
             return
         job.waiters.remove(client)
         if client not in job.waiters:
-            self._turns.drop(client, job)
+            self.turns.drop(client, job)
         if not job.waiters and not job.started:
             self._forget(job)
             self._unanswered.discard(job)

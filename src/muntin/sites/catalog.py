@@ -94,7 +94,7 @@ class GlobalReader(Reader):
 
     def followed(self, text: str) -> str:
         """Raises UnknownName: no windows close here."""
-        self.check(text)
+        self.engine.check(text)
         raise UnknownName("a coordinator's windows do not close: ask on: update")
 
     def pipeline(self, name: str) -> Pipeline:  # noqa: ARG002

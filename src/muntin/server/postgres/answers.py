@@ -95,11 +95,11 @@ class PostgresAnswers:
             return self._catalog.sql(text, known), []
         try:
             if is_plain(text):
-                return self._reader.sql(text, wide=True), []
+                return self._reader.engine.sql(text, wide=True), []
             edited, more = rewritten(text, known)
             try:
                 default = None if window == OPEN else window
-                result = self._reader.sql(edited.text, window=default, wide=True)
+                result = self._reader.engine.sql(edited.text, window=default, wide=True)
             except SelectError as error:
                 raise error.moved(edited.before) from None
         except SelectError as refused:
@@ -120,7 +120,7 @@ class PostgresAnswers:
         try:
             clause = self._reader.newest(relation.source, _RESULTS)
             text = f"SELECT * FROM {relation.ask} {clause} LIMIT 0"  # noqa: S608
-            table = self._reader.sql(text, wide=True).table
+            table = self._reader.engine.sql(text, wide=True).table
         except MuntinError:
             return ()
         return tuple(zip(table.schema.names, table.schema.types, strict=True))
