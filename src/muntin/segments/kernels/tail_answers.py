@@ -3,22 +3,10 @@
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.copying import copy_to, fill
 from muntin.summaries.kernels.relative import sections_of
+from muntin.summaries.kernels.sorting import search
 from muntin.summaries.kernels.weighted_view import weighted
-
-
-@kernel()
-def _place(above, weight):
-    """The last place that so much weight is not before, or -1."""
-    low = 0
-    high = above.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if above[middle] >= weight:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
 
 
 @kernel()
@@ -37,21 +25,21 @@ def quantiles(
     for row in range(starts.shape[0] - 1):
         size = max(size, starts[row + 1] - starts[row])
     values = np.empty(size, np.int64)
-    above = np.empty(size, np.int64)
+    before = np.empty(size, np.int64)  # weight
     for row in range(starts.shape[0] - 1):
         first = starts[row]
         n = starts[row + 1] - first
         exact = level_starts[row + 1] == level_starts[row]
+        total = np.int64(0)
         if exact:
-            for i in range(n):
-                values[i] = items[first + i]
-                above[i] = n - i
+            copy_to(values, items[first : first + n])
+            fill(before[:n], 1)
         else:
             own = levels[level_starts[row] : level_starts[row + 1]]
-            weighted(items[first : first + n], own, 2, values[:n], above[:n])
-            for i in range(n - 2, -1, -1):
-                above[i] += above[i + 1]
-        total = above[0]
+            weighted(items[first : first + n], own, 2, values[:n], before[:n])
+        for i in range(n):
+            total += before[i]
+            before[i] = total - before[i]
         for i in range(fractions.shape[0]):
             q = fractions[i]
             # 0.07 * 100 is 7.000000000000001 in doubles: one step down finds the 7th.
@@ -69,7 +57,8 @@ def quantiles(
                 if weight >= total and not exact:  # the minimum itself may have been compacted away
                     out[end, row, i] = least[least_starts[row]]
                 else:
-                    out[end, row, i] = values[_place(above[:n], np.int64(weight))]
+                    at = search(before, 0, n, total - np.int64(weight), True)
+                    out[end, row, i] = values[at - 1]
 
 
 @kernel()

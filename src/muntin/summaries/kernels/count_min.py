@@ -10,12 +10,14 @@ import numpy as np
 from numba import types
 
 from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels.bits import leading_zeros
 from muntin.summaries.kernels.compaction import GOLDEN, splitmix
 from muntin.summaries.kernels.memory import prefetch
 from muntin.summaries.kernels.sorting import nth_largest
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
+_64 = np.uint64(64)
 BLOCK = 256  # items whose columns are worked out, and fetched, before the first is added
 LIMIT_MAX = (1 << 63) - 1
 NEAR_BYTES = 1 << 20  # of cells that the processor's caches hold: they need not be fetched
@@ -35,9 +37,8 @@ def locate(hashes, width, columns):
     counted from the end, which would have to be asked of each.
     """
     depth = columns.shape[0] - 1
-    bits, mask = np.uint64(0), np.uint64(width - 1)
-    while mask >> bits:
-        bits += np.uint64(1)
+    mask = np.uint64(width - 1)
+    bits = _64 - leading_zeros(mask)
     if width == 1 << bits and depth * bits <= 64:
         for row in range(depth):
             own, shift = columns[row], bits * np.uint64(row)

@@ -11,7 +11,8 @@ DataSketches' REQ.
 
 import numpy as np
 
-from muntin.summaries.kernels import inlined, kernel
+from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.bits import trailing_zeros
 from muntin.summaries.kernels.compaction import draw, merge_runs
 from muntin.summaries.kernels.copying import copy_to
 
@@ -39,15 +40,6 @@ def sections_of(k, compactions):
         number *= 2
         size = smaller
     return number, size
-
-
-@inlined()
-def _trailing_ones(number):
-    ones = 0
-    while number & 1:
-        ones += 1
-        number >>= 1
-    return ones
 
 
 @kernel()
@@ -83,7 +75,8 @@ def compact_stack(
         if n >= 2 * number * size:
             # Of the lower half as many sections go as `before` has trailing ones, and one more: so
             # section j from below goes once in 2^j times. All others stay, and the upper half.
-            kept = number * size + (number - min(_trailing_ones(before) + 1, number)) * size
+            ones = np.int64(trailing_zeros(~np.uint64(before)))
+            kept = number * size + (number - min(ones + 1, number)) * size
             carried = (n - kept) >> 1
             # A second coin is the opposite of the first: their errors cancel rather than add up.
             coin = np.int64(draw(coins) >> np.uint64(63))

@@ -7,6 +7,7 @@ Source: Karnin, Lang, Liberty (FOCS 2016), section 4.
 import numpy as np
 
 from muntin.summaries.kernels import kernel
+from muntin.summaries.kernels.bits import leading_zeros
 from muntin.summaries.kernels.compaction import draw
 from muntin.summaries.kernels.order_keys import KEY_OF_MINUS_ZERO, key_of
 
@@ -18,11 +19,8 @@ VARIANCE_SHARE = 0.1  # of KLL's own, 0.25 / k^2, that a merge's sampling may ad
 @kernel()
 def shift_of(blocks, halves):
     """Logarithm of the size of blocks that add so much variance."""
-    bits = 0
-    whole = np.int64(min(blocks, 1e18))  # a float beyond int64 is no certain integer
-    while whole > 0:
-        whole >>= 1
-        bits += 1
+    whole = np.uint64(min(blocks, 1e18))  # a float beyond int64 is no certain integer
+    bits = 64 - np.int64(leading_zeros(whole))
     return min(max(bits - 1, 0) // halves, BLOCK_SHIFT_MAX)
 
 
