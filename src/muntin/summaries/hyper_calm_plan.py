@@ -6,6 +6,7 @@ of what the store of named pairs leaves, most for the recorder, since an item mu
 from one batch to its next, and the rest for pairs.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,11 +148,8 @@ class HyperCalmParameters:
         return blocks >= 1 and followed >= 1 and pairs * WAYS >= self.k
 
     def _least_memory(self) -> int:
-        low, high = 0, MEMORY_BYTES_MAX
-        while high - low > 1:  # a little more may fit a little less, by rounding: then go up
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._fits(middle) else (middle, high)
-        return high
+        # about so much: by rounding, a little more may fit a little less
+        return bisect_left(range(MEMORY_BYTES_MAX), True, key=self._fits)
 
 
 def guess_beat(items: np.ndarray, times: np.ndarray, gap: int | None = None) -> dict[str, int]:
