@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, UnknownName, did_you_mean, how_many, needs
-from muntin.exporting.rows import Spans, Unit, batches, schema_of
+from muntin.exporting.rows import Unit, batches, schema_of
 from muntin.exporting.target import ABOUT, Overtaken, Target, done, told
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger
@@ -96,8 +96,7 @@ def windows(
                     said.waiting += 1
                 elif merged.segment is not None:
                     row = (window.start, window.end, window.revision, window.events, window.late)
-                    spans = Spans(*(np.array([value]) for value in row))
-                    group.append(Unit(merged.segment, spans))
+                    group.append(Unit(merged.segment, np.array([row])))
                     size += merged.segment.nbytes
                 if size > COMMIT_BYTES:
                     break
@@ -117,7 +116,7 @@ def panes(
         bounds = pieces.view.bounds(layout.name, layout.pane)
         if bounds is None or sealed is None:
             return
-        starts = _panes(pieces, layout, bounds[0], sealed, done).start
+        starts = _panes(pieces, layout, bounds[0], sealed, done)[:, 0]
     group: list[Unit] = []
     while len(starts):
         start = int(starts[0])
@@ -129,7 +128,7 @@ def panes(
                 said.leave_out(layout.name, dropped)
             if len(spans):
                 whole = merge(pieces.segments(layout, layout.pane, start, end))
-                at = np.searchsorted(whole.slices, spans.start // layout.pane)
+                at = np.searchsorted(whole.slices, spans[:, 0] // layout.pane)
                 group.append(Unit(relabelled(whole, whole.slices[at], at), spans))
         if group and (not len(starts) or sum(u.segment.nbytes for u in group) > COMMIT_BYTES):
             yield group
@@ -186,15 +185,16 @@ def _overlap(layout: Layout) -> bool:
     return layout.spec.window is not None and layout.spec.window.every is not None
 
 
-def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> Spans:
-    """Those of [start, end) that are not out yet; `end` is the end of a pane."""
+def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> np.ndarray:
+    """Those of [start, end) that are not out yet, see `Unit`; `end` is the end of a pane."""
     start = max(start, pieces.extent(layout).dropped or start)  # before, late events at most
     there = pieces.slices(layout, layout.pane, start, end - layout.pane + 1)
-    spans = Spans(there.starts, there.starts + layout.pane, there.late, there.events, there.late)
-    columns = (spans.start, spans.revision, spans.end, spans.events)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    new = np.array([not _is_there(done, *row) for row in rows], bool)
-    return spans.at(np.flatnonzero(new))
+    columns = (there.starts, there.starts + layout.pane, there.late, there.events, there.late)
+    spans = np.stack(columns, axis=1)
+    new = [
+        not _is_there(done, at, late, end, events) for at, end, late, events, _ in spans.tolist()
+    ]
+    return spans[np.array(new, bool)]
 
 
 def _is_there(done: Done, start: int, revision: int, end: int, events: int) -> bool:

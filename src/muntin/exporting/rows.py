@@ -45,32 +45,12 @@ _PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary(), pa.nul
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spans:
-    """Windows or panes, a column each: int64[n]. Times are microseconds since 1970 UTC."""
-
-    start: np.ndarray
-    end: np.ndarray
-    revision: np.ndarray
-    events: np.ndarray
-    late: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def at(self, rows: np.ndarray) -> Spans:
-        return Spans(*(column[rows] for column in self.columns()))
-
-    def columns(self) -> tuple[np.ndarray, ...]:
-        return self.start, self.end, self.revision, self.events, self.late
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """A segment, and what its slices are: rows that go out together."""
 
     segment: Segment
-    spans: Spans
-    """A row for each slice of the segment."""
+    spans: np.ndarray
+    """A row for each slice of the segment: int64[n, 5], the columns of `HEAD`."""
 
 
 def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:
@@ -95,14 +75,13 @@ def batches(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     segment = unit.segment
     for table in segment.tables:
         slices = np.searchsorted(segment.slices, table.slice_of_row)
-        about = unit.spans.at(slices)
         nulls = table.states["nulls"]
         counts = counts_of(table)
         if isinstance(segment.algebra, Quantiles):
             counts = segment.algebra.counts(table)
         named = dict(zip(table.by, table.key_arrays(), strict=True))
         columns = [
-            *about.columns(),
+            *unit.spans[slices].T,
             *(named[name] for name in schema.names[len(HEAD) : -len(TAIL)]),
             table.is_rest(),
             counts,
