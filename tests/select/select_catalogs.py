@@ -43,7 +43,7 @@ def loaded_of(summary: Any, **about: Any) -> LoadedWindow:
     said: dict[str, Any] = {
         "covered": (0, HOUR), "stored": (0, HOUR), "watermark": HOUR, "revision": 0, "late": 0,
         "stale": False, "exact": True, "proven": False, "bounds": {}, "uncounted": {},
-        "notes": (),
+        "notes": (), "token": None, "like": None, "among": None,
     }  # fmt: skip
     return LoadedWindow(summary, **said | about)
 

@@ -270,6 +270,8 @@ class LedgerMoment:
             uncounted={} if lacking is None else {WHOLE: lacking},
             notes=() if covered else (_nothing(name, None, None),),
             token=read.token,
+            like=None,
+            among=None,
         )
 
     def _span(
@@ -433,5 +435,6 @@ def loaded(
         uncounted=uncounted,
         notes=notes,
         token=merged.token,
+        like=None,
         among=merged.among,
     )

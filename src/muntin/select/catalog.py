@@ -167,9 +167,9 @@ class LoadedWindow:
     bounds: Mapping[str, Any]
     uncounted: Mapping[Part, Uncounted]
     notes: tuple[Note, ...]
-    token: Hashable = None
-    like: Callable[[], Iterable[Any]] | None = field(default=None, compare=False)
-    among: tuple[ClosingWindows, int] | None = field(default=None, compare=False)
+    token: Hashable
+    like: Callable[[], Iterable[Any]] | None = field(compare=False)
+    among: tuple[ClosingWindows, int] | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,9 @@ class GlobalCatalog:
             bounds=shown.promises(),
             uncounted={},
             notes=(),
+            token=None,
+            like=None,
+            among=None,
         )
 
     def trend(self, query: str, window: ForClause | None) -> LoadedTable:  # noqa: ARG002
