@@ -45,8 +45,6 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
         raise _no_value(name, "holds bytes, not text", "cast it to VARCHAR")
     if pa.types.is_nested(kind):  # a tuple that went through an aggregate or CASE
         raise _no_value(name, "holds several values in one", "name each as a column of its own")
-    if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type)
     if kind == pa.month_day_nano_interval():
         return _durations(column)
     return column

@@ -149,11 +149,6 @@ class Channel:
         self._ring.clear()
         self._ring_bytes = 0
 
-    def after(self, place: Place) -> Pushed | None:
-        """The first message after a place, which is not before `floor`."""
-        if place >= self.head:
-            return None
-        for pushed in self._ring:
-            if pushed.place > place:
-                return pushed
-        return None
+    def after(self, place: Place) -> Pushed:
+        """The first message after a place that is before `head`, and not before `floor`."""
+        return next(pushed for pushed in self._ring if pushed.place > place)

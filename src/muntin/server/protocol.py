@@ -323,8 +323,6 @@ class Connection:
             self._replaying = ReplayWindows(subscription.id, channel, place, channel.floor)
             return self._replaying
         pushed = channel.after(place)
-        if pushed is None:
-            return None
         subscription.place = pushed.place
         return pushed.frame
 
