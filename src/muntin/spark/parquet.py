@@ -126,7 +126,7 @@ def are_in_other_calendar(
     """
     unsaid = False
     for schema in schemas:
-        kinds = [schema.field(name).type for name in names]
+        kinds = [field.type for field in schema if field.name in names]  # a file may lack some
         if not any(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
             continue
         about = schema.metadata or {}
