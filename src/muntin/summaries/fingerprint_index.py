@@ -54,10 +54,21 @@ class Fingerprint(Mapped):
         self._least, self._most = 2**64 - 1, 0
 
     @classmethod
-    def of_hashes(cls, hashes: np.ndarray, *planned: Any, **more: Any) -> Self:
-        """Keys by their hashes, without a domain; all is given as to `DynamicBloom.of_hashes`."""
+    def of_hashes(
+        cls,
+        hashes: np.ndarray,
+        fpp: float = 0.01,
+        seed: int = 0,
+        *,
+        item_type: ItemType | None = None,
+        capacity_min: int = 1,
+        headroom: int = 1,
+    ) -> Self:
+        """Keys by their hashes, without a domain; as `DynamicBloom.of_hashes`."""
         made = cls.__new__(cls)
-        made._bloom = DynamicBloom.of_hashes(hashes, *planned, **more)
+        made._bloom = DynamicBloom.of_hashes(
+            hashes, fpp, seed, item_type=item_type, capacity_min=capacity_min, headroom=headroom
+        )
         made._digest = None
         made._least, made._most = 2**64 - 1, 0
         made._stretch(hashes)
