@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
 
@@ -12,7 +13,7 @@ from ledger_helpers import PANE, SERVERS, SPEC, batch, held, partial
 
 from muntin.errors import LedgerConflict, LedgerError, LedgerMissing
 from muntin.ledger import ClosedWindow, open_ledger
-from tests.store_servers import PostgresServer, RedisServer
+from tests.store_servers import PASSWORD, PostgresServer, RedisServer
 
 
 @pytest.mark.parametrize("cut", [1, 200])
@@ -34,6 +35,44 @@ def test_a_torn_log_of_redis_loses_the_last_commit_whole_and_that_is_said(own, c
         later.commit(batch(4, partial("s", 0, [4])))
     assert later.commit(batch(3, partial("s", 0, [3])))  # which Spark still has
     again.close()
+    ledger.close()
+
+
+def test_a_replica_without_its_primarys_data_is_waited_for(own):
+    """It answers as a server that holds no ledger."""
+    primary, replica = own(RedisServer), own(RedisServer)
+    primary.client().config_set("repl-diskless-sync-delay", "0")
+    ledger = open_ledger(primary.url())
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    writer.commit(batch(0, partial("s", 0, [0])))
+    primary.signal(signal.SIGSTOP)
+    replica.client().config_set("masterauth", PASSWORD)
+    replica.client().replicaof("127.0.0.1", str(primary.port))
+    _, url = replica.grant("muntin")
+    with pytest.raises(
+        LedgerError, match=r"answer within 1 seconds \(a replica that is not in sync"
+    ):
+        open_ledger(f"{url}&deadline=1", create=False)
+    threading.Timer(1, lambda: primary.signal(signal.SIGCONT)).start()
+    reader = open_ledger(f"{url}&deadline=60", create=False)
+    assert held(reader, "s", PANE, 0, 10) == {0: 1}
+
+    primary.signal(signal.SIGSTOP)
+    replica.kill()
+    said = {"masterauth": PASSWORD, "replicaof": f"127.0.0.1 {primary.port}"}
+    said |= {"appendonly": "no", "dbfilename": "none.rdb"}  # it comes back with nothing
+    replica.start(*(word for name, value in said.items() for word in (f"--{name}", value)))
+    replica.grant("muntin")
+    assert reader.pipelines()[0].batches == 1
+    assert reader.behind()
+    primary.signal(signal.SIGCONT)
+    writer.commit(batch(1, partial("s", 0, [1])))
+    deadline = time.monotonic() + 60
+    while reader.pipelines()[0].batches < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not reader.behind()
+    reader.close()
     ledger.close()
 
 

@@ -147,6 +147,7 @@ class RedisStore:
         if create:
             self._ask(patience, self._check_server)
         if found is None:
+            self._ask(patience, _check_synced)
             if not create:
                 raise LedgerMissing(
                     f"there is no ledger under {self._keys} in {self.place}: correct the URL"
@@ -210,6 +211,7 @@ class RedisStore:
     def _head(self, patience: float) -> str:
         found: Any = self._ask(patience, lambda client: client.hget(self._ledger, "head"))
         if found is None:
+            self._ask(patience, _check_synced)
             raise StoreError(
                 f"{self.place} holds no ledger any more: was it deleted, or the server started "
                 "without its data?"
@@ -268,6 +270,14 @@ class RedisStore:
         clients, self._clients = self._clients, {}
         for client in clients.values():
             client.close()
+
+
+def _check_synced(client: redis.Redis) -> None:
+    """A replica that has nothing yet from its primary answers as a server that holds no ledger."""
+    with suppress(exceptions.NoPermissionError):
+        info: Any = client.info("replication")
+        if info["role"] == "slave" and info["master_link_status"] != "up":
+            raise StoreAway("a replica that is not in sync with its primary")
 
 
 def _identifier(head: Head) -> str:
