@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from muntin.errors import BadArgument, CorruptSummary, SourceError
+from muntin.ledger.temporary import _lock_of
 from muntin.spark import fingerprint_index
 from muntin.spark.fingerprint_index import FingerprintIndex
 from muntin.spark.index.build import DIGEST, FILE, RUN, IndexPlan, gather, scatter
@@ -132,6 +133,7 @@ def test_parquet_read_by_arrow_makes_the_same_index(spark, index, folder, record
 def test_a_temporary_index_goes_with_it_and_not_with_a_fork(spark, folder):
     made = FingerprintIndex.build(folder, "url", partitions=2, spark=spark, progress=False)
     path = Path(made.folder)
+    assert _lock_of(path) is None  # held: else it would go with the next process that makes one
     child = os.fork()
     if child == 0:
         gc.disable()  # what other tests have left has threads, which a fork has not

@@ -84,6 +84,32 @@ def test_a_python_without_muntin_folds_and_compiles_nothing(python, tmp_path):
         assert misses == 0
 
 
+SENDS = """
+import glob, os, sys
+from muntin.spark.shipping import ship
+there = lambda *_, **__: print(glob.glob(f"{sys.argv[1]}/*/*.zip") != [])
+class Connect:
+    addArtifacts = there
+class Classic:
+    _jsparkSession = None
+    class sparkContext:
+        addPyFile = there
+for session in (Connect, Classic):
+    ship(session())
+    there()
+"""
+
+
+def test_an_archive_stays_while_workers_may_fetch_it(tmp_path):
+    """Of a session of Spark Connect they do so elsewhere. Nothing stays in the end."""
+    done = subprocess.run(
+        [sys.executable, "-c", SENDS, str(tmp_path)],
+        env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False", "True", "True"]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def flights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("flights")

@@ -14,7 +14,7 @@ from pathlib import Path
 from muntin.ledger.records import check_name
 from muntin.ledger.sqlite import SqliteLedger
 
-_PREFIX = "muntin-ledger-"
+_PREFIX = "muntin-temporary-"
 LEFT_SECONDS = 600  # a folder that is made now is not locked yet
 
 

@@ -9,7 +9,6 @@ where it is asked.
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.errors import BadArgument, SourceError
+from muntin.ledger.temporary import Folder
 from muntin.spark.failures import plainly
 from muntin.spark.index import build as building
 from muntin.spark.index.build import HEADROOM, IndexPlan, new_digest
@@ -82,13 +82,14 @@ class FingerprintIndex(IndexReader):
         digest: DyadicQDigest | None,
         sources: list[Source] | None = None,
         *,
-        is_temporary: bool = False,
+        temporary: Folder | None = None,
     ) -> None:
         super().__init__(folder, manifest, digest)
         self._spark = spark
         self._sources = sources  # lineage; None where it is not known
-        if is_temporary:
-            weakref.finalize(self, _remove, folder, os.getpid())
+        self._temporary = temporary  # goes with it
+        if temporary is not None:
+            weakref.finalize(self, _forget, folder, os.getpid())
 
     @classmethod
     def build(
@@ -157,6 +158,10 @@ class FingerprintIndex(IndexReader):
         digest = None
         if rank is not None and source.rank_type is not None:
             digest = new_digest(error, domain or map_for(rank, source.rank_type))
+        temporary = None
+        if path is None:
+            temporary = Folder()
+            path = temporary.path
         folder = _folder_for(path)
         kind = item_type(source.key_type)
         with changing(folder):
@@ -164,7 +169,7 @@ class FingerprintIndex(IndexReader):
             manifest = Manifest(
                 key, rank, kind, partitions, fpp, error, seed, headroom, revision=newest
             )
-            made = cls(source.spark, folder, manifest, digest, [], is_temporary=path is None)
+            made = cls(source.spark, folder, manifest, digest, [], temporary=temporary)
             old = Manifest.names_in(folder)
             remove_left(folder, old)
             made._add(source, {}, progress, "building")
@@ -445,10 +450,8 @@ def _check_fraction(name: str, value: Any) -> None:
         raise BadArgument(f"{name}={value!r}: a fraction between 0 and 1, both excluded")
 
 
-def _folder_for(path: str | Path | None) -> str:
+def _folder_for(path: str | Path) -> str:
     """Where a new index goes."""
-    if path is None:
-        return full_name(tempfile.mkdtemp(prefix="muntin-index-"))
     if not str(path):
         raise BadArgument("path='': name a folder, or None for a temporary one")
     folder = full_name(path)
@@ -467,7 +470,6 @@ def _delete(folder: str, names: set[str]) -> None:
             where.delete(f"{path}/{name}")
 
 
-def _remove(folder: str, process: int) -> None:
+def _forget(folder: str, process: int) -> None:
     if process == os.getpid():  # else a fork of the one that made it
         forget(folder)
-        place_of(folder)[0].delete_folder(folder)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muntin.errors import SourceError, needs
+from muntin.ledger.temporary import Folder
 from muntin.spark.failures import reason
 from muntin.spark.session import is_classic
 
@@ -35,6 +35,8 @@ _SUFFIXES = (".py", ".properties")
 _COMPILED = ("*.nbi", "*.nbc")
 _NOT_FOR_WORKERS = ("server", "demo", "cli", "sites", "client")
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same files make the same archive
+_served: list[Folder] = []
+"""Until this process ends: executors fetch what a classic session was given when they start."""
 
 
 def ship(
@@ -71,10 +73,12 @@ def ship(
         from muntin.spec import Pipeline
 
         warm(Pipeline.of(spec))
-    archive = str(packed(Path(tempfile.mkdtemp(prefix="muntin-ship-"))))
+    folder = Folder()
+    archive = str(packed(folder.path))
     try:
         if is_classic(spark):
             spark.sparkContext.addPyFile(archive)
+            _served.append(folder)
         else:
             spark.addArtifacts(archive, pyfile=True)
     except Exception as problem:
