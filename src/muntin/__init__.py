@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from muntin.spark.batch import summarize as summarize
     from muntin.spark.session import register as register
     from muntin.spark.shipping import ship as ship
+    from muntin.spark.start_stream import stream as stream
     from muntin.spark.stream import Stream as Stream
-    from muntin.spark.stream import stream as stream
     from muntin.spec import Pipeline as Pipeline
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ _MODULE_OF = {
     "open": "muntin.session",
     "register": "muntin.spark.session",
     "ship": "muntin.spark.shipping",
-    "stream": "muntin.spark.stream",
+    "stream": "muntin.spark.start_stream",
     "summarize": "muntin.spark.batch",
 }
 __all__ = [*_MODULE_OF, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

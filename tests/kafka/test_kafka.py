@@ -25,7 +25,7 @@ from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
-from muntin.spark import ingest, kafka
+from muntin.spark import kafka, pipeline_status
 from muntin.spark.connector import pinned_jars, with_connector
 from muntin.spark.kafka import columns_of, parsed
 from muntin.spark.session import session
@@ -264,6 +264,8 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path, monkeypatc
     options = spec["source"]["options"]
     login = options["kafka.sasl.jaas.config"]
     options["kafka.sasl.jaas.config"] = login.replace("${env:KAFKA_PASSWORD}", PASSWORD)
+    options["subscribe"] = "of-a-wrong-password"
+    produce(orders(range(1)), options["subscribe"], {"bootstrap.servers": broker.servers})
     file = tmp_path / "scram.yaml"
     file.write_text(json.dumps(spec))
     told = CliRunner().invoke(app, ["check", str(file)])
@@ -314,7 +316,7 @@ def test_records_that_retention_took_end_the_run_and_partitions_may_grow(
     with pytest.raises(SourceError, match=r"growing\[0\] was read.*name it as before"):
         run(spec)
     spec["source"]["options"] |= {"subscribe": "growing", "failOnDataLoss": "false"}
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 0.1)
     stream = muntin.stream(None, spec)
     while (stream.ledger.status("growing") or {}).get("missed") != 200:  # no batch follows
         assert not stream.await_termination(0.1)
@@ -347,7 +349,7 @@ def test_a_topic_that_is_made_again_while_it_is_read_loses_nothing_unsaid(
             produce(orders(range(100, 500)), name, server)  # each part holds more than both did
 
     anew = SimpleNamespace(done=False)
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 0.1)
     stream = muntin.stream(None, spec, on_batch=taken)
     if goes_on:
         while not stream.ledger.status(name).get("missed"):

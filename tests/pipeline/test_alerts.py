@@ -360,7 +360,7 @@ def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_p
         receiver = Receiver(tmp_path, port)
         until(lambda: ingest._alerts.said()["delivered"] == 4)
         assert not ledger.alerts("orders")["waiting"]
-        ingest._say("running", None)
+        ingest.status.say("running")
         shown = httpx.get(f"{server.url}/state").json()["pipelines"][0]["alerts"]
         metrics = httpx.get(f"{server.url}/metrics").text
     ingest.close()

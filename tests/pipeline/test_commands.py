@@ -125,7 +125,7 @@ def test_what_fails_while_a_command_is_obeyed_makes_it_no_second_one(working, fa
 
 def test_a_command_that_waits_for_a_long_batch_stops_no_sign_of_life(working, monkeypatch):
     monkeypatch.setattr("muntin.spark.ingest.TURN_SECONDS", 0.05, raising=False)
-    monkeypatch.setattr("muntin.spark.ingest.BEAT_SECONDS", 0.1)
+    monkeypatch.setattr("muntin.spark.pipeline_status.BEAT_SECONDS", 0.1)
     with working._lock:  # as a batch does
         asked = working.ledger.ask("orders", "slow_down", {})
         before = working.ledger.status("orders")["at"]
@@ -139,7 +139,7 @@ def test_a_sign_of_life_that_comes_late_does_not_take_the_last_word_back(working
     working.take(1, gather([events(ROWS)]))
     working._stopped.set()
     working._answering.join()
-    monkeypatch.setattr("muntin.spark.ingest.BEAT_SECONDS", 0)
+    monkeypatch.setattr("muntin.spark.pipeline_status.BEAT_SECONDS", 0)
     asked, go_on = threading.Event(), threading.Event()
 
     def of_source():
@@ -149,7 +149,7 @@ def test_a_sign_of_life_that_comes_late_does_not_take_the_last_word_back(working
         return {}
 
     working._of_source = of_source
-    beating = threading.Thread(target=working._beat)
+    beating = threading.Thread(target=working.status.beat)
     beating.start()
     assert asked.wait(60)
     working.finish(ended=True)

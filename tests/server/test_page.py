@@ -13,7 +13,7 @@ import pytest
 from muntin.ledger.temporary import temporary
 from muntin.select.result_text import cell
 from muntin.server.serving import Server
-from muntin.spark import ingest
+from muntin.spark import pipeline_status
 from tests.pipeline.support import pipeline
 from tests.server.browser import wait
 from tests.server.conftest import Feeder
@@ -42,7 +42,7 @@ RATES = """async ({ width, from, to, points, newest }) => (await import("/static
 @pytest.fixture
 def watched(monkeypatch):
     """Two pipelines in one ledger: one at work, and one that has failed."""
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 1e9)  # or that one says that it is well
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 1e9)  # or that one says that it is well
     ledger = temporary()
     orders, sensors = Feeder(ledger), Feeder(ledger, SENSORS)
     for _ in range(4):

@@ -16,7 +16,7 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.liveness import STALE_US_MIN, Hearing, liveness
 from muntin.server import state
 from muntin.server.reader import RATE_US, Rates, Reader
-from muntin.spark import ingest
+from muntin.spark import pipeline_status
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
@@ -84,8 +84,8 @@ def test_a_sign_of_life_is_read_and_makes_nothing_anew(feeder, ledger, monkeypat
         (known,) = before.pipelines.values()
         assert moment.stale(known)
     version = ledger.version()
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 0)
-    feeder.ingest._beat()
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 0)
+    feeder.ingest.status.beat()
     now[0] = ledger.status(known.info.name)["at"] + SECOND
     assert ledger.version() == version
     with catalog.moment() as moment:
@@ -94,7 +94,7 @@ def test_a_sign_of_life_is_read_and_makes_nothing_anew(feeder, ledger, monkeypat
 
 
 def test_a_pipeline_that_failed_says_so(feeder, ledger, server, monkeypatch):
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 1e9)  # or it may say meanwhile that it is well
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 1e9)  # or it may say that it is well
 
     def said():
         return httpx.get(server.url + "/state").json()["pipelines"][0]
@@ -120,7 +120,7 @@ def test_a_pipeline_that_failed_says_so(feeder, ledger, server, monkeypatch):
 
 
 def test_the_lag_of_a_topic_is_in_state_and_metrics(feeder, ledger, server, monkeypatch):
-    monkeypatch.setattr(ingest, "BEAT_SECONDS", 1e9)
+    monkeypatch.setattr(pipeline_status, "BEAT_SECONDS", 1e9)
     at = ledger.pipelines()[0].committed_at + 1
     lag = {"orders": {"0": 12, "1": 0}}
     feeder.ingest.writer.set_status({"state": "running", "at": at, "lag": lag})

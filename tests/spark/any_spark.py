@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import muntin
-from muntin.spark import ingest, parquet
+from muntin.spark import gathering, parquet
 from muntin.spark.partials import fold_placed
 from muntin.spark.session import is_classic, session
 from tests.chaos.killing import killing_once
@@ -81,9 +81,9 @@ def main():
     def losing_one(name, act):
         mark = out / f"killed in {name}"
         if "kill" in sys.argv:
-            ingest.fold_placed = parquet.fold_placed = killing_once(fold_placed, mark)
+            gathering.fold_placed = parquet.fold_placed = killing_once(fold_placed, mark)
         act()
-        ingest.fold_placed = parquet.fold_placed = fold_placed
+        gathering.fold_placed = parquet.fold_placed = fold_placed
         assert mark.exists() == ("kill" in sys.argv)
         done(name)
 

@@ -12,7 +12,7 @@ from muntin.ledger.open import open_ledger
 from muntin.spark import committing
 from muntin.spark.checkpoint import check_read_once, check_undamaged, for_local_files, query_of
 from muntin.spark.data_source import MuntinSource, TaskMessage
-from muntin.spark.stream import _elsewhere
+from muntin.spark.start_stream import _elsewhere
 from tests.chaos.test_checkpoint import spec_of, table_of, taken, written
 from tests.pipeline.support import pipeline
 

@@ -15,7 +15,7 @@ import pytest
 from muntin.demo.broker import free_ports
 from muntin.reading.warm import warm
 from muntin.spark import shipping
-from muntin.spark.ingest import plan_of
+from muntin.spark.gathering import plan_of
 from muntin.spark.partials import fold
 from muntin.spark.shipping import packed
 from tests.pipeline.support import START, events, pipeline

@@ -20,8 +20,10 @@ from muntin.errors import LedgerConflict, SourceError, SpecError
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Batch
 from muntin.ledger.temporary import temporary
+from muntin.spark import start_stream
 from muntin.spark import stream as streams
-from muntin.spark.ingest import Ingest, gather_from
+from muntin.spark.gathering import gather_from
+from muntin.spark.ingest import Ingest
 from tests.pipeline.support import SECOND, START, events, pipeline, said_once_stopped, state
 
 pytestmark = pytest.mark.spark
@@ -271,7 +273,8 @@ def test_a_ledger_that_is_older_than_the_checkpoint_is_told_before_spark_starts(
 
     def passes():
         with monkeypatch.context() as patch:
-            patch.setattr(streams, "_own_source", Mock(side_effect=RuntimeError("Spark starts")))
+            starts = Mock(side_effect=RuntimeError("Spark starts"))
+            patch.setattr(start_stream, "_own_source", starts)
             with pytest.raises(RuntimeError, match="Spark starts"):
                 muntin.stream(None, spec, ledger=url, checkpoint=str(place), once=True)
 

@@ -21,9 +21,11 @@ from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
 from muntin.spark.files import FILE_FORMATS, files_at, local_path
 from muntin.spark.frame_columns import may_read, needed
-from muntin.spark.ingest import GatherRows, Ingest, check_before, existing_ledger, gather_from
+from muntin.spark.gathering import GatherRows, gather_from
+from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import is_raw
 from muntin.spark.parquet import gather_parquet
+from muntin.spark.preflight import check_before, existing_ledger
 from muntin.spark.progress import job_progress
 from muntin.spark.session import check_evaluates, frame_of, is_classic
 from muntin.spark.session import session as spark_session

@@ -20,9 +20,11 @@ from muntin.ledger.files import GARBAGE_AGE_US, PayloadFolder, fetch, payload_fo
 from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Stored
 from muntin.spark.checkpoint import check_not_older, check_read_once, check_undamaged
-from muntin.spark.ingest import Ingest, plan_of, query_runs
+from muntin.spark.gathering import plan_of
+from muntin.spark.ingest import Ingest
 from muntin.spark.kafka import placed
 from muntin.spark.partials import fold_placed
+from muntin.spark.pipeline_status import query_runs
 from muntin.spark.rows import SPILLED, Row, as_batches, from_table
 from muntin.spec import Pipeline
 from muntin.times import now_us

@@ -6,16 +6,13 @@ Batch and stream share it, so that they leave the same ledger.
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import Any
 
 from muntin.assembly.alerts import Alerts
 from muntin.assembly.arriving import Covered, partials_of
@@ -24,39 +21,27 @@ from muntin.assembly.changes import StoredTypes, check_changes, spec_to_store
 from muntin.assembly.cutting import cuttings_of
 from muntin.assembly.maintenance import Maintenance
 from muntin.assembly.standing import StandingQueries
-from muntin.errors import LedgerConflict, LedgerError, LedgerMissing, MuntinError
+from muntin.errors import LedgerConflict, LedgerError, MuntinError
 from muntin.ledger.base import Ledger, Mode, Writer
-from muntin.ledger.open import open_ledger
 from muntin.ledger.records import Batch, ClosedWindow
-from muntin.ledger.rules import check_query, panes_of, with_late
+from muntin.ledger.rules import panes_of, with_late
 from muntin.ledger.slices import Slices
 from muntin.progress import CLOSING, READING, Progress, Step
 from muntin.reading.pieces import SegmentCache, pieces_of
 from muntin.spark.failures import plainly
-from muntin.spark.frame_columns import needed
-from muntin.spark.kafka import prepared
-from muntin.spark.partials import Plan, fold_placed, gathered
-from muntin.spark.rows import ROWS_DDL, Row, as_batches, from_table, tasks_of
-from muntin.spark.runs import merged
+from muntin.spark.gathering import GatherRows, plan_of
+from muntin.spark.partials import Plan, gathered
+from muntin.spark.pipeline_status import PipelineStatus, query_runs, with_run
+from muntin.spark.rows import Row
 from muntin.spark.sequences import PipelineShards
-from muntin.spark.session import is_classic, own_python
-from muntin.spark.unchanged import check_as_planned
 from muntin.spec import Pipeline
 from muntin.times import now_us
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-REASON_CHARACTERS_MAX = 2_000
 REJECTED_COMMITTED_MAX = 10_000  # records of one batch that are kept; all are counted
 STOPPING = "the pipeline is stopping: this batch comes again at the restart"
 ANSWER_SECONDS = 0.2  # how often clients' commands are looked for
-RUNS_KEPT = 32
 CACHE_SECONDS = 60.0  # each batch asks for the open windows again, nobody for those that closed
 TURN_SECONDS = 1.0  # that a command waits at once for the batch at hand
-BEAT_SECONDS = 5.0  # how often a pipeline that has nothing to do says that it is there
-
-GatherRows = Callable[[Plan], Sequence[Row]]
 
 
 class Ingest:
@@ -82,7 +67,7 @@ class Ingest:
         self.query_id = query_id
         self.progress = Progress()
         self._on_batch = on_batch
-        self._lock, self._saying = threading.RLock(), threading.Lock()
+        self._lock = threading.RLock()
         self._cache = _cache_of(pipeline)
         self._queries = StandingQueries(pipeline, ledger, self._cache)
         if pipeline.webhook is not None:
@@ -92,7 +77,7 @@ class Ingest:
             check_changes(pipeline, ledger)
             PipelineShards(pipeline, ledger)  # refuses too, before the ledger has a new writer
             before = ledger.pipeline(pipeline.name)
-        self._runs = _with_run(query_runs(ledger, pipeline.name), run)
+        self._runs = with_run(query_runs(ledger, pipeline.name), run)
         plain = spec_to_store(pipeline, before)
         cuttings_of(pipeline, ledger)  # refuses as well
         self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
@@ -105,11 +90,12 @@ class Ingest:
         self._set_up()
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
-        self._ended_by = ended_by
         self._of_source = of_source
-        self._not_taken = ""
         self._alerts = Alerts(pipeline, ledger, self.writer, self._queries)
-        self._say("running", None)
+        self.status = PipelineStatus(
+            self.writer, lasting=self._condition, passing=self._passing, ended_by=ended_by
+        )
+        self.status.say("running")
         self._answering = threading.Thread(
             target=self._answer_commands, name=f"muntin-{pipeline.name}", daemon=True
         )
@@ -145,7 +131,7 @@ class Ingest:
             self._maintenance.run(self._watermark)
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
-            self._say("running", time.monotonic() - began)
+            self.status.say("running", time.monotonic() - began)
         self._alerts.wake()
         if self._on_batch:
             self._on_batch(self)
@@ -188,28 +174,18 @@ class Ingest:
             self._assembler.keep_history_in_mind(self._watermark)
             self._maintenance.finish(self._watermark)
             self._alerts.finish()
-            self._say("finished", None)
-
-    def fail(self, why: str) -> None:
-        """The last word in the ledger, where a pipeline ends that should not: readers see it."""
-        with suppress(MuntinError):  # it may be the ledger that fails; silence tells as well
-            self._say("failed", None, reason=why[:REASON_CHARACTERS_MAX])
+            self.status.say("finished")
 
     def is_taken_over(self) -> bool:
         """Has another writer taken the pipeline over? Asks the ledger."""
         if self.taken_over is None:
             try:
-                self.writer.set_status(self._said, news=False)
+                self.status.repeat()
             except LedgerConflict as conflict:
                 self.taken_over = conflict
             except LedgerError:
                 return False
         return self.taken_over is not None
-
-    def refuse(self, why: str) -> None:
-        """Say in the ledger that a changed spec was not taken over, until one is."""
-        self._not_taken = why[:REASON_CHARACTERS_MAX]
-        self._say("running", None)
 
     @contextmanager
     def _unless_stopping(self) -> Iterator[None]:
@@ -243,8 +219,7 @@ class Ingest:
         self._alerts.close()
         if self.pipeline.webhook is not None:  # which has pushed since the last word
             with suppress(LedgerError):
-                said = {**(self.ledger.status(self.pipeline.name) or {})}
-                self.writer.set_status(said | {"webhook": self._alerts.said()}, news=False)
+                self.status.repeat(webhook=self._alerts.said())
         self.writer.close()  # first: a step still at work would store the error of closed queries
         self._queries.close()
         self._cache.clear()
@@ -259,8 +234,7 @@ class Ingest:
         """
         with self._lock:
             done = self._assembler.command(action, summary, asked)
-            self._said = {**self._said, "open": self._assembler.open_windows()}
-            self._said_at = -math.inf  # where nothing comes, the next sign of life tells
+            self.status.note(open=self._assembler.open_windows())
             return done
 
     def reconfigure(self, pipeline: Pipeline) -> None:
@@ -281,8 +255,8 @@ class Ingest:
             self.pipeline, before = pipeline, self._maintenance
             self._set_up()
             before.close()  # only now: where that failed, it goes on
-            self._not_taken = self.progress.doubt = ""
-            self._say("running", None)
+            self.progress.doubt = ""
+            self.status.refuse("")
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
         """Commit what workers sent; summary -> the panes that events reached."""
@@ -351,45 +325,23 @@ class Ingest:
     def _noted(self, written: Sequence[ClosedWindow]) -> None:
         self.progress.windows.update(w.reason for w in written if w.revision == 0)
 
-    def _say(self, state: str, batch_seconds: float | None, **more: str) -> None:
-        if self._not_taken:
-            more["not_taken_over"] = self._not_taken
-        said = {
-            "state": state,
-            "at": now_us(),
+    def _condition(self) -> dict[str, Any]:
+        return {
             "seconds": round(self.progress.seconds, 3),
-            "batch_seconds": None if batch_seconds is None else round(batch_seconds, 4),
             "open": self._assembler.open_windows(),
             "failing": self._queries.failing,
             "doubt": self.progress.doubt,
-            "webhook": self._alerts.said(),
             "runs": self._runs,
-            **self._of_source(),
-            **more,
         }
-        with self._saying:
-            self._said, self._said_at = said, time.monotonic()
-            self.writer.set_status(said)
 
-    def _beat(self) -> None:
-        """A sign of life, also in a long batch and where nothing comes."""
-        if time.monotonic() - self._said_at < BEAT_SECONDS:
-            return
-        before = self._said
-        said = {**before, "at": now_us(), "webhook": self._alerts.said(), **self._of_source()}
-        why = self._ended_by()
-        if why:
-            said |= {"state": "failed", "reason": why[:REASON_CHARACTERS_MAX]}
-        with self._saying:
-            if self._said is before:  # else more was said meanwhile: the last word, maybe
-                self._said_at = time.monotonic()
-                self.writer.set_status(said, news=bool(why))
+    def _passing(self) -> dict[str, Any]:
+        return {"webhook": self._alerts.said(), **self._of_source()}
 
     def _answer_commands(self) -> None:
         """Clients' commands wait in the ledger's control table; between them, a sign of life."""
         while not self._stopped.wait(ANSWER_SECONDS):
             try:
-                self._beat()
+                self.status.beat()
                 self._answer_waiting()
             except LedgerConflict as conflict:
                 self.taken_over = conflict  # by another writer, which answers from now on
@@ -430,77 +382,6 @@ class Ingest:
             self.writer.answer(command, {"done": False, "why": refused})
 
 
-def plan_of(pipeline: Pipeline, now: int) -> Plan:
-    """What a worker must know that folds rows at `now`, microseconds."""
-    return Plan(
-        time=pipeline.time.column,
-        unit=pipeline.time.unit,
-        pane=pipeline.pane,
-        summaries=pipeline.summaries,
-        latest=now + pipeline.max_future_skew,
-    )
-
-
-def query_runs(ledger: Ledger, name: str) -> list[str]:
-    """The runs of queries that have fed a pipeline, the newest first, as its status tells."""
-    return list((ledger.status(name) or {}).get("runs", ()))
-
-
-def existing_ledger(ledger: Ledger | str) -> Ledger | None:
-    """The ledger, or None: it is made only once the source was looked at."""
-    if isinstance(ledger, Ledger):
-        return ledger
-    try:
-        return open_ledger(ledger, create=False)
-    except LedgerMissing:
-        return None
-
-
-def check_before(pipeline: Pipeline, ledger: Ledger | None, mode: Mode, query_id: str = "") -> None:
-    """All that an ingest would refuse, before Spark starts and a ledger is made.
-
-    `query_id` is that of the checkpoint, "" where a new query would begin.
-    """
-    ledger = open_ledger("memory://") if ledger is None else ledger
-    StandingQueries(pipeline, ledger).close()
-    cuttings_of(pipeline, ledger)
-    if mode == "overwrite":
-        return
-    info = ledger.pipeline(pipeline.name)
-    if info is not None and info.batches:
-        known = bool(query_id)  # whether it fed the ledger, the writer looks up
-        check_query(pipeline.name, ledger.url, mode, query_id, info.query_id, known)
-    check_changes(pipeline, ledger)
-    PipelineShards(pipeline, ledger)
-
-
-def gather_from(df: DataFrame, pipeline: Pipeline, *, is_ours: bool = False) -> GatherRows:
-    """Partials of a DataFrame: one job without a shuffle. `is_ours`: as `check_as_planned`."""
-    from pyspark import TaskContext
-
-    columns, placed = prepared(df, pipeline, needed)
-    names = columns.columns
-    # mapInArrow takes user.id for a field of user, however it is quoted
-    sent = columns.toDF(*(f"c{at}" for at in range(len(names))))
-
-    def gather(plan: Plan) -> Sequence[Row]:
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            where = "" if context is None else f"partition {context.partitionId()}, "
-            read = (batch.rename_columns(names) for batch in batches)
-            return as_batches(fold_placed(plan, placed(read), where))
-
-        with own_python(df.sparkSession):
-            job = sent.mapInArrow(task, ROWS_DDL)
-            rows = from_table(job.toArrow())
-        if is_classic(job.sparkSession):
-            java: Any = job._jdf  # pyright: ignore[reportPrivateUsage]
-            check_as_planned(java.queryExecution(), is_ours=is_ours)
-        return merged(plan, rows, tasks_of(df.sparkSession))
-
-    return gather
-
-
 def _cache_of(pipeline: Pipeline) -> SegmentCache:
     """What is decoded for a pipeline: its windows, standing queries and alerts share it."""
     trigger_seconds = (pipeline.trigger or 0) / 1e6
@@ -513,10 +394,3 @@ def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _with_run(runs: list[str], run: str) -> list[str]:
-    """The runs that are known when this one opens the writer."""
-    if run in runs[1:]:  # this one's process is of a driver that was given up
-        raise LedgerConflict("the query was started again since: that run writes now")
-    return [run, *(known for known in runs if known != run)][:RUNS_KEPT] if run else runs

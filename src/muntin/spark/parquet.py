@@ -38,7 +38,7 @@ from muntin.summaries.key_columns import kind_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from muntin.spark.ingest import GatherRows
+    from muntin.spark.gathering import GatherRows
 
 _LOG = logging.getLogger("muntin.spark")
 ROWS_AT_ONCE = 1 << 18

@@ -168,7 +168,7 @@ class SinkStream(RunningPipeline):
                 return
             try:
                 if why:
-                    ingest.fail(why)
+                    ingest.status.fail(why)
                 else:
                     ingest.finish(ended=self.once and not self._stopping)
             finally:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from muntin.arrow import UNSIGNED_OF_SPARK
 from muntin.errors import SourceError
 from muntin.spark.frame_columns import check_names, check_types
-from muntin.spark.ingest import GatherRows
+from muntin.spark.gathering import GatherRows
 from muntin.spark.partials import fold
 from muntin.spark.rows import here
 from muntin.spark.runs import merged
