@@ -15,7 +15,8 @@ from muntin.errors import SourceError, SpecError
 from muntin.spark import connector
 from muntin.spark.connector import Jar, is_to_be_fetched, pinned_jars, with_connector
 from muntin.spark.failures import worker_error
-from muntin.spark.kafka import MissedOffsets, check_ids, columns_of, lag_of, with_ids
+from muntin.spark.kafka import columns_of
+from muntin.spark.kafka_topics import MissedOffsets, check_ids, lag_of, with_ids
 from muntin.spec import Pipeline
 
 

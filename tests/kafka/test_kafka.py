@@ -25,7 +25,7 @@ from muntin.demo.broker import Broker, broker_jars
 from muntin.demo.producing import produce
 from muntin.demo.taxi import SCHEMA
 from muntin.errors import SourceError
-from muntin.spark import kafka, pipeline_status
+from muntin.spark import kafka_topics, pipeline_status
 from muntin.spark.connector import pinned_jars, with_connector
 from muntin.spark.kafka import columns_of, parsed
 from muntin.spark.session import session
@@ -285,7 +285,7 @@ def test_a_wrong_password_is_told_and_none_is_shown(broker, tmp_path, monkeypatc
         with pytest.raises(SourceError, match=re.escape(said)):
             muntin.summarize(None, spec | {"ledger": "memory://login", "source": wrong})
     plain = {n: v for n, v in options.items() if not n.startswith(("kafka.sa", "kafka.se"))}
-    monkeypatch.setattr(kafka, "ANSWER_SECONDS", 2)
+    monkeypatch.setattr(kafka_topics, "ANSWER_SECONDS", 2)
     with pytest.raises(SourceError, match=r"no answer within 2 s: is kafka\.security\.protocol"):
         muntin.summarize(
             None,

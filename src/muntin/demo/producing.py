@@ -62,7 +62,7 @@ def produce(
     needs("kafka", "muntin produce")
     from confluent_kafka import KafkaException, Producer
 
-    from muntin.spark.kafka import check_servers
+    from muntin.spark.kafka_topics import check_servers
 
     done = Produced()
 

@@ -20,7 +20,7 @@ from muntin.progress import Progress
 from muntin.spark.failures import worker_error
 from muntin.spark.frame_columns import needed
 from muntin.spark.ingest import Ingest
-from muntin.spark.kafka import lag_of
+from muntin.spark.kafka_topics import lag_of
 from muntin.spark.running import RunningPipeline
 from muntin.spark.session import register
 from muntin.spec import Pipeline

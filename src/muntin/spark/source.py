@@ -33,7 +33,8 @@ from muntin.spark.files import (
     partitions_of,
 )
 from muntin.spark.frame_columns import may_read
-from muntin.spark.kafka import check_broker, ids_of, named
+from muntin.spark.kafka import named
+from muntin.spark.kafka_topics import check_broker, ids_of
 from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import with_files

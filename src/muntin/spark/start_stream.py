@@ -28,7 +28,7 @@ from muntin.spark.failures import plainly
 from muntin.spark.files import local_path
 from muntin.spark.frame_columns import needed
 from muntin.spark.ingest import Ingest
-from muntin.spark.kafka import check_ids, check_topics, ids_of, with_ids
+from muntin.spark.kafka_topics import check_ids, check_topics, ids_of, with_ids
 from muntin.spark.preflight import check_before, existing_ledger
 from muntin.spark.session import check_evaluates, is_elsewhere, start_worker
 from muntin.spark.session import session as spark_session

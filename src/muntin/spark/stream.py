@@ -21,7 +21,7 @@ from muntin.spark.files import FILE_FORMATS
 from muntin.spark.frame_columns import needed
 from muntin.spark.gathering import GatherRows, gather_from
 from muntin.spark.ingest import Ingest
-from muntin.spark.kafka import MissedOffsets, Topics, check_ids, lag_of, made_again, with_ids
+from muntin.spark.kafka_topics import MissedOffsets, Topics, check_ids, lag_of, made_again, with_ids
 from muntin.spark.parquet import gather_batch
 from muntin.spark.partials import Plan
 from muntin.spark.progress import tasks_at_hand
