@@ -7,6 +7,7 @@ import sys
 import threading
 
 import psutil
+import pytest
 
 SECOND = """
 import os, signal, sys
@@ -55,6 +56,29 @@ def test_a_signal_while_somebody_looks_at_java_ends_it():
     )
     assert made.returncode == 128 + signal.SIGTERM, made
     assert not psutil.pid_exists(int(made.stdout))
+
+
+ENDING = """
+from muntin.cli.stopping import stop_spark
+from muntin.spark.session import session
+
+java = session("ending", {"spark.master": "local[1]"}).sparkContext._jvm
+of = java.org.apache.logging.log4j.LogManager.getLogger
+log = of("org.apache.spark.scheduler.TaskSchedulerImpl")
+log.error("while it works")
+stop_spark()
+log.error("as it ends")
+"""
+
+
+@pytest.mark.spark
+def test_what_tasks_miss_as_spark_ends_is_not_said():
+    """Those that still run then have no thread to tell their end, no blocks, no environment."""
+    made = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "while it works" in made.stderr
+    assert "as it ends" not in made.stderr
 
 
 def test_two_signals_at_once_do_not_wait_for_each_other():

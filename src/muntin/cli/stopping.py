@@ -82,10 +82,13 @@ def stop_spark() -> None:
     from pyspark.sql import SparkSession
 
     from muntin.spark.failures import unless_java_is_gone
+    from muntin.spark.session import is_classic
 
     with unless_java_is_gone():
         active = SparkSession.getActiveSession()
         if active is not None:
+            if is_classic(active):  # tasks that still run say at length what they miss
+                active.sparkContext.setLogLevel("OFF")
             active.stop()
 
 
