@@ -171,6 +171,34 @@ def test_types_of_columns(name, column, kind, message):
         made.check_types(types | {column: kind})
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "remedy"),
+    [
+        ("Total Bytes", pa.string(), "Total Bytes: TRY_CAST(`Total Bytes` AS DOUBLE)"),
+        ("dst.`n", pa.string(), "dst.`n: TRY_CAST(`dst.``n` AS DOUBLE)"),
+        ("day", pa.date32(), "day: UNIX_DATE(day)"),
+        ("tags", pa.list_(pa.string()), "tags: array_size(tags)"),
+        ("tags", pa.large_list(pa.int64()), "tags: array_size(tags)"),
+        ("by host", pa.map_(pa.string(), pa.int64()), "by host: size(`by host`)"),
+        ("raw", pa.binary(), "raw: TRY_CAST(CAST(raw AS STRING) AS DOUBLE)"),
+        ("geo", pa.struct({"place": pa.string(), "l.at": pa.float64()}),
+         "geo: TRY_CAST(geo.`l.at` AS DOUBLE)"),
+        ("geo", pa.struct({"place": pa.string()}), "geo: TRY_CAST(geo.place AS DOUBLE)"),
+    ],
+)  # fmt: skip
+def test_the_field_that_an_error_proposes_is_one_that_spark_takes(column, kind, remedy):
+    made = spec({"kind": "quantiles", "value": column})
+    with pytest.raises(BadArgument) as refused:
+        made.check_types({column: kind})
+    assert str(refused.value).endswith(f"for example  {remedy}")
+
+
+def test_the_text_that_an_error_proposes_for_a_key_has_its_name_in_backticks():
+    made = spec({"keys": ["rtt (ms)"]})
+    with pytest.raises(BadArgument, match=r"rtt \(ms\): CAST\(`rtt \(ms\)` AS STRING\)"):
+        made.check_types({"rtt (ms)": pa.float64()})
+
+
 def test_limits_are_those_of_the_algebras():
     """The file refuses what the algebras would refuse, before anything is built."""
     for k in (8, 65_535):

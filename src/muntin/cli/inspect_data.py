@@ -12,8 +12,8 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.cli.sample import Sample, count, sampled
 from muntin.errors import SourceError
+from muntin.kinds.columns import in_backticks
 from muntin.select.syntax import quoted, text_literal
-from muntin.spark.ddl import in_backticks
 from muntin.spark.event_time import ABSENT, event_times, unit_of
 from muntin.summaries.indicators import DIGITS_MAX
 from muntin.times import DAY_US, now_us

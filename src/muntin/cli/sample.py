@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from muntin.arrow import pc
 from muntin.errors import SourceError
+from muntin.kinds.columns import in_backticks
 from muntin.select.syntax import quoted, text_literal
-from muntin.spark.ddl import in_backticks
 from muntin.spark.file_starts import wrong_encoding
 from muntin.spark.files import files_at, is_nested, partitions_of, unpacked
 from muntin.spec import format_of

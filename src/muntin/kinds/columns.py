@@ -1,5 +1,6 @@
 """Which columns a summary can take, and what to do about one that it cannot."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -7,6 +8,8 @@ import pyarrow as pa
 from muntin.arrow import is_text, unviewed
 from muntin.errors import BadArgument
 from muntin.summaries.key_columns import can_be_key
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -59,8 +62,19 @@ def check_item(name: str, kind: pa.DataType, what: str = "item", *, hashed: bool
         )
 
 
+def in_backticks(name: str) -> str:
+    """A column's name as Spark's SQL takes any: with dots, blanks, or backticks of its own."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def in_sql(name: str) -> str:
+    """A column's name as somebody would write it in Spark's SQL."""
+    return name if _PLAIN_NAME.fullmatch(name) else in_backticks(name)
+
+
 def _as_text(name: str, kind: pa.DataType) -> str:
     """A column as text, in SQL; bytes are rarely UTF-8."""
+    name = in_sql(name)
     stored = getattr(kind, "storage_type", kind)  # of an extension, such as UUIDs
     is_bytes = is_text(stored, or_binary=True) and not is_text(stored)
     return f"HEX({name})" if is_bytes else f"CAST({name} AS STRING)"
@@ -90,7 +104,18 @@ def check_number(name: str, kind: pa.DataType, what: str, *, whole: bool = False
 
 
 def _as_number(name: str, kind: pa.DataType, number: str) -> str:
-    """A column as numbers, in SQL, which casts no dates, and of times whole seconds."""
+    """A column as numbers, in SQL, which casts no dates, and of times whole seconds. Of many
+    values in one how many there are, of a struct the first field that is a number."""
+    name = in_sql(name)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return f"{'UNIX_DATE' if pa.types.is_date(kind) else 'UNIX_MICROS'}({name})"
+    if pa.types.is_map(kind):
+        return f"size({name})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array_size({name})"
+    if pa.types.is_struct(kind) and kind.num_fields:
+        fields = sorted(kind, key=lambda field: not is_numeric(field.type))
+        name = f"{name}.{in_sql(fields[0].name)}"
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        name = f"CAST({name} AS STRING)"
     return f"TRY_CAST({name} AS {number})"

@@ -41,8 +41,8 @@ class Bound:
     arguments: tuple[Argument, ...] = ()
     vector: bool = False
     """In the paper's spelling."""
-    key_columns: tuple[str, ...] = ()
-    """Of a total, which has none of them: its summary's, for messages."""
+    keys: tuple[tuple[str, ...], ...] = ()
+    """Of a vector matrix: those of all its tables, for messages."""
     summed: bool = False
     """One row will do: the sum of each column."""
 
@@ -102,7 +102,7 @@ class Binder:
         columns = (*key, *_numbers(info, indicators))
         return _bound(
             "key", item, info.name, columns, f"X{item.key}", key=key, key_number=item.key,
-            indicators=info.indicators, vector=True,
+            indicators=info.indicators, vector=True, keys=info.keys,
         )  # fmt: skip
 
     def _vector_summary(self, item: VectorItem) -> SummaryInfo:
@@ -139,8 +139,7 @@ class Binder:
         if not item.arguments:
             return _bound(
                 "total", item, info.name, ("count", *info.indicators), info.name,
-                indicators=info.indicators,
-                key_columns=tuple(dict.fromkeys(part for key in info.keys for part in key)),
+                indicators=info.indicators, keys=info.keys,
             )  # fmt: skip
         names = []
         parts = {part.lower(): part for key in info.keys for part in key}
@@ -163,7 +162,7 @@ class Binder:
                 columns = (*key, *_numbers(info, info.indicators))
                 return _bound(
                     "key", item, info.name, columns, info.name, key=key, key_number=number,
-                    indicators=info.indicators,
+                    indicators=info.indicators, keys=info.keys,
                 )  # fmt: skip
         first, last = item.arguments[0].span, item.arguments[-1].span
         raise self._error(
@@ -214,6 +213,14 @@ class Binder:
         name = arguments[0].text
         query = named(name, self.queries)
         if query is None:
+            summary = named(name, self.summaries)
+            if summary is not None:
+                raise self._error(
+                    arguments[0].span,
+                    f"{summary.name} is a summary, and no standing query",
+                    f"its closed windows are windows({in_select(summary.name)})",
+                    code="unknown_name",
+                )
             raise self._error(
                 arguments[0].span,
                 f"no standing query '{name}'",
@@ -246,8 +253,19 @@ class Binder:
         info = named(name, self.summaries)
         if info is not None:
             return info
+        query = named(name, self.queries)
+        if query is not None:
+            raise self._error(
+                span,
+                f"{query.name} is a standing query, and no summary",
+                f"its results are trend({in_select(query.name)})",
+                code="unknown_name",
+            )
         word = name.lower()
-        if word in TABLE_FUNCTIONS:
+        matrix = named(name.partition("(")[0], self.summaries)
+        if matrix is not None and matrix.keys:  # "orders(tip)", as a table of PostgreSQL's clients
+            remedy = _keys_of(matrix)
+        elif word in TABLE_FUNCTIONS:
             remedy = TABLE_FUNCTIONS[word].usage
         elif word in ("vector", "sketch"):
             remedy = f"vectors are written {name} 3.1 (key 3, indicator 1) or {name} 3.*"
@@ -285,8 +303,12 @@ def named(name: str, known: Mapping[str, _Info]) -> _Info | None:
 
 def keyed_items(info: SummaryInfo) -> list[str]:
     """The FROM items of a vector matrix that have a row for each value of a key."""
-    name = in_select(info.name)
-    return [f"{name}({', '.join(map(in_select, key))})" for key in info.keys]
+    return [keyed_item(info.name, key) for key in info.keys]
+
+
+def keyed_item(summary: str, key: tuple[str, ...]) -> str:
+    """The FROM item that has a row for each value of a key."""
+    return f"{in_select(summary)}({', '.join(map(in_select, key))})"
 
 
 def _keys_of(info: SummaryInfo) -> str:

@@ -9,10 +9,10 @@ from functools import partial
 from sqlglot import exp
 
 from muntin.errors import SelectError, did_you_mean
-from muntin.select.bind import Bound, key_number
+from muntin.select.bind import Bound, key_number, keyed_item
 from muntin.select.limits import Limits
 from muntin.select.places import problem_at
-from muntin.select.syntax import Statement, in_select, show
+from muntin.select.syntax import Statement, show
 
 _INDICATOR = re.compile(r"[yY]([1-9]\d{0,3})\Z")
 
@@ -430,15 +430,20 @@ class ColumnResolver:
     ) -> SelectError:
         names = [c.name for s in sources for c in s.relation.columns] + (given or [])
         for source in sources:
-            if source.bound is not None and node.name in source.bound.key_columns:
-                return self._error(
-                    node.this,
-                    f"{source.bound.source} without a key is one row: it has no column "
-                    f"'{node.name[:64]}'",
-                    f"write FROM {in_select(source.bound.source)}({in_select(node.name)}) for a "
-                    "row for each",
-                    code="unknown_column",
-                )
+            bound, word = source.bound, node.name.lower()
+            keys = bound.keys if bound is not None else ()
+            having = [key for key in keys if word in map(str.lower, key)]
+            if bound is None or not having:
+                continue
+            items = [keyed_item(bound.source, key) for key in having]
+            name = f"no column '{node.name[:64]}'"
+            if bound.kind == "total":
+                message = f"{bound.source} without a key is one row: it has {name}"
+                remedy = f"write FROM {items[0]} for a row for each"
+            else:
+                message = f"{name} in {source.shown}"
+                remedy = f"it stands in {', '.join(items)}"
+            return self._error(node.this, message, remedy, code="unknown_column")
         where = " or ".join(dict.fromkeys(s.shown for s in sources)) or "this SELECT without FROM"
         return self._error(
             node.this,

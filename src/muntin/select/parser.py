@@ -38,7 +38,7 @@ _REMEDIES = {
     "‘’′“”": "write a straight quote",
     "−–—": "write a plain minus",
     "!": "write NOT, or != for unequal",
-    ":": "a cast is ::",
+    ":": "a cast is ::, and a text, or an address, stands in single quotes",
     "|": "strings are joined with ||",
     "~": "a pattern stands in regexp_matches(x, '...')",
     "[]{}": "lists and structures are not part of SELECT here",
@@ -48,6 +48,7 @@ _REMEDIES = {
 """Of characters that plain SQL does not have."""
 _PREFIXES = frozenset("ebxnrfuEBXNRFU")
 _SIGNED = re.compile(r"[eE][0-9]+[+-]")  # 1e3-1, which sqlglot takes for one number
+_DOTTED = re.compile(r"[0-9.]+")
 _PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE}
@@ -189,6 +190,19 @@ def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
     return tokens
 
 
+def _check_addresses(text: str, tokens: list[Token]) -> None:
+    """10.0.0.1 without quotes is two numbers in a row, which says nothing to who wrote it."""
+    for number, more in itertools.pairwise(tokens):
+        joined = number.token_type is more.token_type is TokenType.NUMBER
+        if not joined or number.end + 1 != more.start:
+            continue
+        found = _DOTTED.match(text, number.start)
+        word = text[number.start : found.end() if found else more.end + 1][:40]
+        message = f"{word!r} is neither a number nor a name"
+        place = Span(number.start, len(word))
+        raise problem_at(text, place, message, f"a text, or an address, is written '{word}'")
+
+
 def _shown(text: str, token: Token) -> str:
     word = text[token.start : token.end + 1]
     return repr(word if len(word) <= 40 else word[:37] + "...")
@@ -223,6 +237,7 @@ def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
             remedy = "numbers are digits, a point and an exponent; names start with a letter"
             place = Span(number.start, word.end - number.start + 1)
             raise problem_at(text, place, message, remedy)
+    _check_addresses(text, tokens)
     opened: list[Token] = []
     run = 0
     for token in tokens:

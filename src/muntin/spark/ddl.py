@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.errors import SourceError, closest
+from muntin.kinds.columns import in_backticks
 from muntin.summaries.indicators import DIGITS_MAX
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ def in_arrow(schema: StructType) -> pa.Schema:
     named = signature(to_arrow_schema).parameters  # Spark 4.1 knows no other zone
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in named else {}
     return to_arrow_schema(schema, **zone)
-
-
-def in_backticks(name: str) -> str:
-    """A column's name as Spark's SQL takes any: with dots, blanks, or backticks of its own."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def in_ddl(kind: DataType) -> str:

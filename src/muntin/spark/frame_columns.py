@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from muntin.errors import BadArgument, SourceError, did_you_mean
-from muntin.spark.ddl import in_arrow, in_backticks
+from muntin.kinds.columns import in_backticks, in_sql
+from muntin.spark.ddl import in_arrow
 from muntin.spark.event_time import check_type
 from muntin.spark.failures import reason
 from muntin.spark.kafka import KEPT_COLUMNS, parsed
@@ -80,7 +81,8 @@ def checked_schema(pipeline: Pipeline, schema: StructType) -> pa.Schema:
             except PySparkException as problem:
                 raise SourceError(
                     f"column '{column.name}' has no Arrow type: {reason(problem)} Leave it out, or "
-                    f"cast it under fields, for example  {column.name}: CAST({column.name} AS INT)"
+                    f"cast it under fields, for example  {column.name}: "
+                    f"CAST({in_sql(column.name)} AS INT)"
                 ) from None
         raise
     check_types(pipeline, found)

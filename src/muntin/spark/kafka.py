@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.errors import SourceError
+from muntin.kinds.columns import in_backticks
 from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
-from muntin.spark.ddl import declared, in_backticks, spelled
+from muntin.spark.ddl import declared, spelled
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, reader_of_files
 from muntin.spark.values import JsonValues, Parsed, value_schema

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from muntin.errors import SourceError, SpecError
-from muntin.spark.ddl import declared, in_backticks, in_ddl
+from muntin.kinds.columns import in_backticks
+from muntin.spark.ddl import declared, in_ddl
 from muntin.spark.failures import AS_IT_IS, DAMAGED, ONE_TYPE, reason
 from muntin.spark.file_starts import (
     OF_ONE_TYPE,

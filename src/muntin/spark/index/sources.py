@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muntin.errors import BadArgument, SourceError, did_you_mean
-from muntin.spark.ddl import in_backticks
+from muntin.kinds.columns import in_backticks
 from muntin.spark.failures import reason
 from muntin.spark.files import filled_files, for_spark
 from muntin.spark.index.build import IndexPlan, scatter
