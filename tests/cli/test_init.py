@@ -63,6 +63,24 @@ def test_one_bad_time_among_few_is_named_with_its_row(init):
         assert "1 of 10 rows have no time in 'at', such as 'soon' in row 5 of d.csv" in said
 
 
+def test_times_of_flow_records_with_microseconds(init):
+    """As Argus and nfdump write them: of six digits, also where some rows have fewer."""
+    for fraction in ("{:06}", "{:03}"):
+        rows = [f"2011/08/10 09:46:{n:02}.{fraction.format(n * 7)},EWR,{n}" for n in range(30)]
+        found, _ = init("d.csv", csv(rows))
+        digits = "SSSSSS" if fraction == "{:06}" else "SSS"
+        assert found.fields == {"at": f"try_to_timestamp(`at`, 'yyyy/M/d H:mm:ss.{digits}')"}
+
+
+def test_a_text_that_is_no_known_time_is_told_with_a_field_that_reads_it(muntin, tmp_path):
+    rows = [f"2026-09-21 10:00:{n:02} CEST,EWR,{n}" for n in range(9)]
+    (tmp_path / "d.csv").write_text(csv(rows))
+    code, _, err = muntin("init", tmp_path / "d.csv", "-o", tmp_path / "p.yaml")
+    assert code == 1
+    assert "where texts are times, with a field, such as  at: try_to_timestamp(at, 'd/M/y" in err
+    assert "9 rows have no time in 'at', such as '2026-09-21 10:00:00 CEST' in row 1" in err
+
+
 def test_a_bad_row_is_named_with_the_folder_of_its_file(muntin, tmp_path):
     rows = [f"{t},EWR,{n}" for n, t in enumerate(MINUTES)]
     for folder in ("01/00", "01/05", "02/05"):

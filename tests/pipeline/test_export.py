@@ -380,6 +380,14 @@ def test_panes_without_events_are_not_left_out(tmp_path):
     ingest.close()
 
 
+def test_a_standing_query_is_no_summary_to_export(tmp_path):
+    queries = {"fare": {"select": "SELECT * FROM quantiles(fares, 0.5)", "on": "window"}}
+    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    Ingest(pipeline(summaries=SUMMARIES, queries=queries), ledger, query_id="q").close()
+    with pytest.raises(UnknownName, match=r"fare is a standing query, .* writes trend\(fare\)"):
+        export(ledger, "fare", "parquet", f"{tmp_path}/files")
+
+
 def test_what_cannot_go_out_says_so(ingest, place, tmp_path):
     ledger, folder = ingest.ledger, place["parquet"]
     with pytest.raises(UnknownName, match="did you mean 'fares'"):

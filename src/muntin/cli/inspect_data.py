@@ -12,7 +12,7 @@ import pyarrow as pa
 from muntin.arrow import pc
 from muntin.cli.sample import Sample, count, sampled
 from muntin.errors import SourceError
-from muntin.kinds.columns import in_backticks
+from muntin.kinds.columns import in_backticks, in_sql
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.event_time import ABSENT, event_times, unit_of
 from muntin.summaries.indicators import DIGITS_MAX
@@ -38,13 +38,13 @@ _DAYS = (
     "yyyy-M-d", "yyyyMMdd", "d/MMM/yyyy", "d-MMM-yyyy", "d MMM yyyy", "MMM d, yyyy",
 )  # fmt: skip
 _CLOCKS = (
-    "", " H:mm", " H:mm:ss", " H:mm:ss.SSS", " h:mm a", " h:mm:ss a", "'T'HH:mm:ss", "'T'HHmmss",
-    "HHmmss", ":HH:mm:ss XX",
+    "", " H:mm", " H:mm:ss", " H:mm:ss.SSS", " H:mm:ss.SSSSSS", " h:mm a", " h:mm:ss a",
+    "'T'HH:mm:ss", "'T'HHmmss", "HHmmss", ":HH:mm:ss XX",
 )  # fmt: skip
 _CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d{1,9})?)?( ?[AaPp][Mm])?"  # in a column of its own
 _STRPTIME = {
     "yyyy": "Y", "yy": "y", "MMM": "b", "MM": "m", "M": "m", "dd": "d", "d": "d", "HH": "H",
-    "H": "H", "h": "I", "mm": "M", "SSS": "g", "ss": "S", "a": "p", "XX": "z",
+    "H": "H", "h": "I", "mm": "M", "SSSSSS": "f", "SSS": "g", "ss": "S", "a": "p", "XX": "z",
 }  # fmt: skip
 _LETTERS = re.compile("|".join(_STRPTIME))
 # ways to write a number in text, and what makes of each one that Spark reads
@@ -218,12 +218,14 @@ def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     for name, (kind, _) in columns.items():
         if kind == "DATE":
             return name, None, []
-    odd = ((name, _event_times(table[name], None) == ABSENT) for name in texts if name in named)
+    odd = [(name, _event_times(table[name], None) == ABSENT) for name in texts if name in named]
+    text = odd[0][0] if odd else "NAME"
     raise SourceError(
         "no column looks like an event time (a timestamp, a date, ISO 8601 text, or a number since "
         "1970 whose name says time, ts, date, at, when, epoch, created); there are "
         f"{sample.listed()}. Where a number counts since 1970, write the pipeline file by hand, "
-        "with  time: {column: NAME, unit: ms}"
+        f"with  time: {{column: NAME, unit: ms}}; where texts are times, with a field, such as  "
+        f"{text}: try_to_timestamp({in_sql(text)}, 'd/M/yyyy H:mm')"
         + "".join(
             f"; {bad.sum():,} rows have no time in '{n}'{sample.first(n, bad)}" for n, bad in odd
         )

@@ -375,6 +375,10 @@ def _of(ledger: Ledger, summary: str) -> tuple[Layout, Known]:
                 f"{summary} is of kind {spec.kind}, which follows the whole stream: quantiles and "
                 "distinct can be exported"
             )
+    if any(summary in known.pipeline.queries for known in pipelines.values()):
+        raise UnknownName(
+            f"{summary} is a standing query, and no summary: muntin query writes trend({summary})"
+        )
     raise UnknownName(f"no summary '{summary}' in this ledger; {did_you_mean(summary, names)}")
 
 
