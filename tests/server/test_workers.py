@@ -235,7 +235,9 @@ def test_what_all_statements_need_together_ends_them(feeder, ledger, monkeypatch
     told = itertools.count(0, 1 << 30)
     monkeypatch.setattr(module, "memory_of", lambda _: next(told))
     with serving(ledger, FOR_EVER) as (_, http):
-        assert "(256 MiB)" in ask(http, heavy()).json()["error"]["message"]
+        error = ask(http, heavy()).json()["error"]
+        assert "(256 MiB)" in error["message"]
+        assert "muntin query" in error["remedy"]  # which needs no share of a server's memory
 
 
 def test_a_long_trend_is_read_within_the_memory_of_all_statements(feeder, ledger):

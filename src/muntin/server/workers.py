@@ -378,7 +378,8 @@ def needs_too_much(most: int) -> SelectError:
     return SelectError(
         f"the statement needs more memory than it may have ({most >> 20} MiB)",
         code="limit",
-        remedy="ask for less: a shorter window, fewer groups, a join on keys",
+        remedy="ask for less: a shorter window, a key of fewer values, a join on keys; "
+        "muntin query, beside the ledger, may have more",
     )
 
 
