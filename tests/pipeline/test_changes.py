@@ -23,14 +23,19 @@ ONE = {"m": MATRIX}
 WINDOW = {"kind": "tumbling", "length": "20 seconds"}
 
 
-def fed(ledger, summaries, batches, first, **more):
-    """Feed a ledger by a pipeline of these summaries, from the batch of that number on."""
+def fed(ledger, summaries, batches, first, *, ended=False, **more):
+    """Feed a ledger by a pipeline of these summaries, from the batch of that number on.
+
+    `ended`: so has its source, as in a run with `--once`.
+    """
     spec = pipeline(**{"summaries": summaries, "queries": {}, "lateness": "0 s"} | more)
     ingest = Ingest(spec, ledger, query_id="q")
     try:
         for number, seconds in enumerate(batches, first):
             rows = [(second, "d", 1, 1, 10) for second in seconds]
             ingest.take(number, gather([events(rows)]))
+        if ended:
+            ingest.finish(ended=True)
     finally:
         ingest.close()
 
@@ -369,6 +374,22 @@ def test_a_window_that_closes_longer_than_those_of_now_is_revised():
     assert windows_of(ledger, "m")[:2] == [(0, 200, 1, 3), (200, 210, 0, 1)]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_longer_window_that_begins_in_dropped_history_does_not_close(ended):
+    """It would be the first revision of one that was dropped, and that others still have."""
+    ledger = temporary()
+    kept = {"retention": {"history": "30 s"}, "ended": ended}
+    windows = [WINDOW | {"length": length} for length in ("20 s", "200 s")]
+    shorter, longer = ({"m": MATRIX | {"window": window}} for window in windows)
+    fed(ledger, shorter, [[0, 12], [25], [105]], 0, **kept)
+    assert START not in {w.start for w in ledger.windows("m")}
+    fed(ledger, longer, [[110, 150], [210]], 3, **kept)
+    assert [start for start, *_ in windows_of(ledger, "m") if start < 100] == []
+    fed(ledger, longer, [[5], [405]], 5, **kept)
+    assert (200, 400, int(ended), 1) in windows_of(ledger, "m")
+    assert START not in {w.start for w in ledger.windows("m")}
+
+
 def trend_of(ledger, clause=""):
     result = Session(ledger).sql(f"SELECT window_start, count FROM trend(by_m) {clause}")  # noqa: S608
     notes = [note.message for note in result.notes if note.code in ("outdated", "uncounted")]
@@ -477,6 +498,20 @@ def test_windows_that_nothing_revises_any_more_say_so():
     assert note.message == "m: it has no windows any more, and 1 of these may lack late events"
     fed(ledger, {"m": MATRIX | {"window": WINDOW}}, [[66]], 5)
     assert said(ledger, asked) == ([[3], [1], [1]], True, [])
+
+
+def test_late_events_are_owed_no_more_to_a_window_that_closes_with_them_at_the_end():
+    """The run that follows the windows again has no batch: its source has ended already."""
+    ledger = temporary()
+    late, kept = {"lateness": "60 s", "rollups": []}, {"retention": {"panes": "30 s"}}
+    windows = [WINDOW | {"length": length} for length in ("20 s", "200 s")]
+    before, after = ({"m": MATRIX | {"window": window}} for window in windows)
+    fed(ledger, before, [[0, 1], [25], [105]], 0, **late)
+    fed(ledger, {"m": MATRIX}, [[2], [205]], 3, **late)
+    fed(ledger, after, [], 5, ended=True, **late, **kept)
+    fed(ledger, after, [[206]], 5, **late, **kept)
+    (first, *_) = windows_of(ledger, "m")
+    assert (*first[:2], first[3]) == (0, 200, 5)
 
 
 @pytest.mark.parametrize("bits", [assembler.OWED_BITS, 0])

@@ -22,10 +22,10 @@ WINDOWS = {
 COUNT = {"q": "SELECT driver, count FROM orders(driver)"}
 
 
-def spec_of(kind):
+def spec_of(kind, **more):
     capacity = {"capacity": 3} if kind == "floating" else {}
     summary = {"keys": ["driver"], "window": WINDOWS[kind], **capacity}
-    return pipeline(summaries={"orders": summary}, queries=COUNT)
+    return pipeline(summaries={"orders": summary}, queries=COUNT, **more)
 
 
 def run_ended(spec, ledger, batches, first=0, ended=True):
@@ -90,6 +90,28 @@ def test_the_end_closes_what_is_open_and_says_so():
     assert whole.end == whole.start + 60 * SECOND
     trend = Session(ledger).sql("SELECT driver, revision FROM trend(q) ORDER BY driver")
     assert trend.rows == [["a", 0], ["b", 2], ["c", 2], ["late", 2]]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_history_keeps_what_an_end_has_closed_of_windows_that_are_still_open(kind, is_away):
+    """Dropped, they would close again as a first revision, which others have with other events."""
+    ledger = temporary()
+    kept = {"lateness": "0 s", "retention": {"history": "10 s"}}
+    spec = spec_of(kind, **kept)
+    other = pipeline(**kept, summaries={"others": {"keys": ["area"]}}, queries={})
+    run_ended(spec, ledger, [[(5, "a", 1, 1, 1)]])
+    before = {w.start: w.revision for w in ledger.windows("orders")}
+    run_ended(other if is_away else spec, ledger, [[(38, "b", 1, 1, 1)]], 1, ended=False)
+    kept_on = {w.start for w in ledger.windows("orders") if w.reason == "end"}
+    run_ended(spec, ledger, [[(39, "c", 1, 1, 1)]], 2)
+    after = {w.start: (w.revision, w.events) for w in ledger.windows("orders")}
+    kept_on &= after.keys()  # one is closed for good, and history since
+    assert {after[start] for start in kept_on} == {(1, 2 if is_away else 3)}
+    assert {before[start] for start in kept_on} == {0}
+    trend = Session(ledger).sql("SELECT DISTINCT window_start, revision FROM trend(q)")
+    first = "SELECT DISTINCT window_start FROM windows(orders)"
+    assert len(trend.rows) == len(Session(ledger).sql(first).rows)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

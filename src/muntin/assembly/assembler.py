@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from muntin.assembly.following import ClosingWindow, FloatingFollower, Follower, follow
+from muntin.assembly.following import (
+    ClosingWindow,
+    FloatingFollower,
+    Follower,
+    follow,
+    open_from,
+)
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerError
 from muntin.kinds import SegmentSpec
@@ -61,6 +67,11 @@ class Assembler:
         }
         self._cache = cache
         stored = ledger.assembler(pipeline.name) or {}
+        self._history_dropped = {
+            n: state["history_dropped"] for n, state in stored.items() if "history_dropped" in state
+        }
+        """Up to when history has been dropped, even if it is kept longer now: what closed before
+        would be a first revision again."""
         self._followers: dict[str, Follower] = {}
         self.layouts: dict[str, Layout] = {}
         for name, spec in pipeline.summaries.items():
@@ -69,7 +80,8 @@ class Assembler:
             layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
             self.layouts[name] = layout
             if spec.window is not None:
-                self._followers[name] = follow(layout, spec.window, stored.get(name))
+                dropped = self._history_dropped.get(name, 0)
+                self._followers[name] = follow(layout, spec.window, stored.get(name), dropped)
         self._owed = {
             name: _from_text(state["owed"], f"{ledger.url}: {pipeline.name}, summaries.{name}")
             for name, state in stored.items()
@@ -82,11 +94,6 @@ class Assembler:
             if name not in self._followers
         }
         """Where those were that are not followed now: they may come back."""
-        self._history_dropped = {
-            n: state["history_dropped"] for n, state in stored.items() if "history_dropped" in state
-        }
-        """Up to when history has been dropped, even if it is kept longer now: what closed before
-        would be a first revision again."""
         self._longest: dict[str, int] = {}
         """Of the windows that have closed, whatever the spec said when they began."""
         self._check_all = True
@@ -194,13 +201,14 @@ class Assembler:
         whole, none = Slices(late.starts[first], events, came), np.zeros_like(last)
         return added_up([whole, Slices(last, none, none)])
 
-    def end(self, newest: int) -> list[ClosedWindow]:
+    def end(self, newest: int, watermark: int | None) -> list[ClosedWindow]:
         """The source has ended: all its panes are passed, and what is open closes with them.
 
         `newest` is the time of the newest event, microseconds.
         """
         pane = self._pipeline.pane
-        written = []
+        # what closes now holds what is owed: a run without a batch has not told of it yet
+        written = self.step(watermark, {})
         with pieces_of(self._ledger, self._cache) as now:
             for name, follower in self._followers.items():
                 written += self._write_each(name, follower.step(now, newest // pane * pane + pane))
@@ -212,6 +220,18 @@ class Assembler:
         """Starts of the windows of a summary that have not closed, before a time, ascending."""
         follower = self._followers.get(name)
         return [] if follower is None else follower.open_starts(before)
+
+    def open_from(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Where the windows begin that have not closed, of each summary, also of one that may come
+        back; and the same of each standing query on them.
+
+        The end of a source may have closed them as they were: as long as they are open, this is
+        no history yet.
+        """
+        states = self._away | {name: each.state() for name, each in self._followers.items()}
+        begin = {n: at for n, state in states.items() if (at := open_from(state)) is not None}
+        of = {q: begin[n] for n in begin for q in self._queries.get(n, ())}
+        return begin, of
 
     def _kept_panes(self, now: Pieces, name: str, late: Int64s) -> Int64s:
         """The late panes, at the start all others as well, whose windows history still holds."""

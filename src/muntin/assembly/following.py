@@ -198,7 +198,13 @@ class FloatingFollower(_Follower):
 class GridFollower(_Follower):
     """Tumbling and sliding windows: their panes are merged when they close."""
 
-    def __init__(self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        spec: WindowSpec,
+        stored: Mapping[str, Any] | None,
+        history_dropped: int,
+    ) -> None:
         super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length
@@ -206,22 +212,31 @@ class GridFollower(_Follower):
         same = stored is not None and stored.get("grid") == self._grid
         self._since: int | None = stored["since"] if stored and same else self.next
         """Windows that ended before this were of another length: they are not looked for."""
+        self._begin: int = stored.get("begin", 0) if stored and same else history_dropped
+        """Nor are those that start before this: one of another length may have started there, and
+        is dropped, so that nobody knows which revision this would be."""
 
     def state(self) -> Mapping[str, Any]:
-        return {"next": self.next, "grid": self._grid, "since": self._since}
+        state = {"next": self.next, "grid": self._grid, "since": self._since}
+        return state | {"begin": self._begin} if self._begin else state
 
     def open_window(self) -> tuple[int, int] | None:
         if self.next is None:
             return None
-        start = first_open(self.next, self._length, self._every)
+        start = self._first_open(self.next)
         return start, start + self._length
+
+    def _first_open(self, after: int) -> int:
+        begin = -(-self._begin // self._every) * self._every
+        return max(first_open(after, self._length, self._every), begin)
 
     def missed(self, pieces: Pieces, panes: np.ndarray) -> Iterator[ClosingWindow]:
         if self.next is None:
             return
         starts = starts_of_windows(panes, self._length, self._every)
         ends = starts + self._length
-        due = starts[(ends <= self.next) & (ends > (self._since or 0))].tolist()
+        mine = (starts >= self._begin) & (ends > (self._since or 0))
+        due = starts[mine & (ends <= self.next)].tolist()
         closed = pieces.view.are_closed(self._layout.name, due)
         new = [at for at, is_closed in zip(due, closed, strict=True) if not is_closed]
         yield from self._one_by_one(pieces, new)
@@ -253,7 +268,7 @@ class GridFollower(_Follower):
         """Starts of the windows that have not closed, before a time, ascending."""
         if self.next is None:
             return []
-        return range(first_open(self.next, self._length, self._every), before, self._every)
+        return range(self._first_open(self.next), before, self._every)
 
     def _due(self, pieces: Pieces, after: int, until: int) -> tuple[np.ndarray, Slices]:
         """Starts of the windows that end after a time and hold events of before `until`; the panes.
@@ -270,7 +285,7 @@ class GridFollower(_Follower):
                 starts = pieces.slices(layout, level, *run).starts
                 due.append(starts_of_windows(starts, length, every, level))
         starts = as_set(np.concatenate(due))
-        return starts[starts + length > after], panes
+        return starts[(starts >= self._begin) & (starts + length > after)], panes
 
     def _closings(self, pieces: Pieces, due: np.ndarray, panes: Slices) -> Iterator[ClosingWindow]:
         """Some together, where that takes fewer merges, and retention has dropped nothing."""
@@ -333,9 +348,23 @@ class GridFollower(_Follower):
 Follower = FloatingFollower | GridFollower
 
 
-def follow(layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None) -> Follower:
-    kind = FloatingFollower if window.kind == "floating" else GridFollower
-    return kind(layout, window, stored)
+def follow(
+    layout: Layout, window: WindowSpec, stored: Mapping[str, Any] | None, history_dropped: int
+) -> Follower:
+    """`history_dropped`: what ended at this or before may have closed, and is not stored."""
+    if window.kind == "floating":
+        return FloatingFollower(layout, window, stored)
+    return GridFollower(layout, window, stored, history_dropped)
+
+
+def open_from(state: Mapping[str, Any]) -> int | None:
+    """Where the windows begin that have not closed, as the state of who follows them tells."""
+    if state["next"] is None:
+        return None
+    if "grid" in state:
+        return first_open(state["next"], *state["grid"])
+    start = state["window"]["start"]
+    return state["next"] if start is None else start
 
 
 def gaps_between(

@@ -58,8 +58,10 @@ class Maintenance:
         cuttings: Mapping[str, Cutting],
         cache: SegmentCache,
         open_starts: Callable[[str, int], Sequence[int]],
+        open_from: Callable[[], tuple[Mapping[str, int], Mapping[str, int]]],
     ) -> None:
-        """`open_starts`: starts of the windows of a summary that have not closed, before a time."""
+        """`open_starts`: starts of the windows of a summary that have not closed, before a time;
+        `open_from`: the first of them, of each summary and of each query on its windows."""
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer
@@ -79,6 +81,7 @@ class Maintenance:
         pieces that were merged: none is replaced then."""
         self._closed = False
         self._open_starts = open_starts
+        self._open_from = open_from
         self._folder = next((each.folder for each in cuttings.values() if each.folder), None)
         if self._folder is None:
             with suppress(SpecError):  # files of summaries that have no shards any more
@@ -110,7 +113,7 @@ class Maintenance:
                 self._retain_former(watermark)
         history = self._pipeline.retention.history
         if history is not None and watermark is not None:
-            self._writer.drop_history_before(watermark - history)
+            self._writer.drop_history_before(watermark - history, *self._open_from())
         if self._compacting is None or self._compacting.done():
             self._wait()
             self._batches = 0

@@ -393,39 +393,46 @@ class Writer:
             )
             connection.remove(schema.COMMANDS, old, (mine, WAITING_COMMANDS_MAX - 1))
 
-    def drop_history_before(self, before: int) -> int:
+    def drop_history_before(
+        self,
+        before: int,
+        windows_from: Mapping[str, int] | None = None,
+        trends_from: Mapping[str, int] | None = None,
+    ) -> int:
         """Retention: windows and trends that end, and rejected records that were committed, at
         or before a time; how many.
+
+        `windows_from`, `trends_from`: summary, or standing query, -> start of the first window
+        that is still open. Those that start then or later stay, with their revisions.
         """
         before = whole(before, "before")
         mine = self._opened.identifier
-        of_names = "IN (SELECT id FROM names WHERE pipeline = ?1)"
+        begin = {ROLE_SUMMARY: windows_from or {}, ROLE_QUERY: trends_from or {}}
         # where they start is in the key: the others need not be looked at, batch by batch
-        of_windows, of_trends = (
-            f"WHERE {owner} {of_names} AND start < ?2 AND until <= ?2"
-            for owner in ("summary", "query")
-        )
-        ended = (
-            "WHERE (summary, start, revision) IN "
-            f"(SELECT summary, start, revision FROM windows {of_windows})"
-        )
+        old = "start < ? AND until <= ?"
+        windows = f"SELECT start, revision FROM windows WHERE summary = ? AND {old}"
+        ended = f"(start, revision) IN ({windows})"
 
         def act(connection: Tables, _: Record) -> int:
-            rows = connection.rows(schema.DROPPED, "WHERE length = ?", (schema.CLOSED,))
-            known = {summary: number for summary, _, number in rows}
-            newest = f"SELECT summary, max(number) FROM closings {ended} GROUP BY summary"
-            for summary, number in connection.execute(newest, (mine, before)).fetchall():
-                last = max(number, known.get(summary, 0))  # one may go that was stored earlier
-                connection.put_row(schema.DROPPED, summary, schema.CLOSED, last)
-            connection.remove(schema.CLOSINGS, ended, (mine, before))
-            dropped = sum(
-                connection.remove(table, where, (mine, before))
-                for table, where in (
-                    (schema.WINDOWS, of_windows),
-                    (schema.TRENDS, of_trends),
-                    (schema.REJECTED, "WHERE pipeline = ? AND committed_at <= ?"),
-                )
-            )
+            known = connection.rows(schema.DROPPED, "WHERE length = ?", (schema.CLOSED,))
+            last = {summary: number for summary, _, number in known}
+            dropped = 0
+            for row in connection.rows(schema.NAMES, "WHERE pipeline = ?", (mine,)):
+                identifier, role, name = row[:3]
+                span = identifier, min(before, begin[role].get(name, before)), before
+                if role == ROLE_QUERY:
+                    dropped += connection.remove(schema.TRENDS, f"WHERE query = ? AND {old}", span)
+                    continue
+                newest = f"SELECT max(number) FROM closings WHERE summary = ? AND {ended}"
+                (number,) = connection.execute(newest, (identifier, *span)).fetchone()
+                if number is not None:  # one may go that was stored earlier
+                    number = max(number, last.get(identifier, 0))
+                    connection.put_row(schema.DROPPED, identifier, schema.CLOSED, number)
+                gone = f"WHERE summary = ? AND {ended}", (identifier, *span)
+                connection.remove(schema.CLOSINGS, *gone)
+                dropped += connection.remove(schema.WINDOWS, f"WHERE summary = ? AND {old}", span)
+            where = "WHERE pipeline = ? AND committed_at <= ?"
+            dropped += connection.remove(schema.REJECTED, where, (mine, before))
             if dropped:
                 connection.grow_version()
             return dropped

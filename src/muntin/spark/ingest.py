@@ -110,7 +110,7 @@ class Ingest:
         )
         self._maintenance = Maintenance(
             self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cuttings,
-            self._cache, self._assembler.open_starts,
+            self._cache, self._assembler.open_starts, self._assembler.open_from,
         )  # fmt: skip
 
     def take(self, batch_id: int, gather: GatherRows) -> None:
@@ -170,7 +170,7 @@ class Ingest:
         with self._lock:
             if ended and self._newest is not None:
                 with self._maintenance.keeping:
-                    self._noted(self._assembler.end(self._newest))
+                    self._noted(self._assembler.end(self._newest, self._watermark))
             self._assembler.keep_history_in_mind(self._watermark)
             self._maintenance.finish(self._watermark)
             self._alerts.finish()
