@@ -308,6 +308,32 @@ def test_windows_that_closed_before_an_alert_was_written_are_not_looked_at(befor
     ledger.close()
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_nor_does_an_alert_look_at_those_that_another_has_yet_to_look_at(is_stopped, monkeypatch):
+    alert = {"when": "count > 5", "by": "driver"}
+    first = {"first": {"select": SELECT, "alert": alert}}
+    before = alerting(queries=first | {"busy": {"select": SELECT}})
+    after = alerting(queries=first | {"busy": {"select": SELECT, "alert": alert}})
+    ledger = temporary()
+    with monkeypatch.context() as busy:
+        busy.setattr("muntin.assembly.alerts.Alerts._watch", lambda _: None)
+        ingest = Ingest(before, ledger, query_id="q")
+        take(ingest, range(4))
+    if is_stopped:
+        ingest.close()
+        ingest = Ingest(after, ledger, query_id="q")
+    else:
+        ingest.reconfigure(after)
+    take(ingest, (4, 5))
+    ingest.finish(ended=False)
+    ingest.close()
+    found = ledger.alerts("orders")["changes"]
+    of = {n: [c["state"] for c in found if c["alert"] == n] for n in ("first", "busy")}
+    assert of["first"] == ["firing", "firing", "resolved", "resolved"]
+    assert of["busy"] == ["firing", "resolved"]
+    ledger.close()
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_values_of_one_window_keep_no_other_from_its_alert(together):
     """However the windows come in batches. A column is one in upper case, too."""

@@ -198,6 +198,24 @@ def test_windows_beyond_history_that_were_not_out_are_told(tmp_path, window, dro
     ingest.close()
 
 
+@pytest.mark.parametrize("then", [{"history": "1 hour"}, {}])
+def test_windows_that_a_shorter_history_has_dropped_are_told(tmp_path, then):
+    """What it is by now does not say what has gone."""
+    ledger = SqliteLedger(f"{tmp_path}/ledger.db")
+    number = 0
+    for kept, coming in (({"history": "2 minutes"}, rows(0, 290)), (then, rows(290, 300))):
+        spec_now = pipeline(
+            summaries={"fares": SUMMARIES["fares"]}, queries={}, retention=kept, rollups=[]
+        )
+        ingest = Ingest(spec_now, ledger, query_id="q")
+        for rest in (coming[:400], coming[400:]):
+            ingest.take(number, gather([events(rest)]))
+            number += 1
+        ingest.close()
+    said = export(ledger, "fares", "parquet", f"{tmp_path}/windows")
+    assert said.dropped_before == ledger.windows("fares", limit=1)[0].start > START
+
+
 @pytest.mark.parametrize("is_away", [False, True])
 @pytest.mark.parametrize("window", [MINUTE, MINUTE | {"kind": "floating"}])
 def test_windows_that_history_has_dropped_stay_out_where_it_is_made_longer(

@@ -63,9 +63,11 @@ class Alerts:
         stored = ledger.alerts(pipeline.name)
         self._stored: dict[str, Any] = copy.deepcopy(dict(EMPTY)) | dict(stored or {})
         self._said: set[str] = set()
+        self._after: dict[str, int] = {}
+        """Alerts of which nothing is stored -> the last window that had closed before they came."""
         self._webhook: Webhook | None = None
         self.adopt(pipeline, queries)
-        if (self._specs and not self._stored["alerts"]) or "reset" in self._stored:
+        if self._after or "reset" in self._stored:
             self._look()  # from here on no window is passed over
 
     def adopt(self, pipeline: Pipeline, queries: StandingQueries) -> None:
@@ -74,8 +76,15 @@ class Alerts:
             key = None if pipeline.webhook is None else pipeline.webhook.key()
             self._pipeline, self._queries = pipeline, queries
             self._specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
-            if not self._stored["alerts"]:  # what closed before there were any is not looked at
-                self._stored["seen"] = self._ledger.last_closing()
+            last, known = self._ledger.last_closing(), self._stored["alerts"]
+            self._after = {
+                name: last
+                for name in self._specs
+                if name not in known
+                or known[name].get("on") not in (None, pipeline.queries[name].on)
+            }
+            if not known:  # what closed before there were any is not looked at
+                self._stored["seen"] = last
             url = "" if pipeline.webhook is None else pipeline.webhook.url
             if self._webhook is not None and self._webhook.target != (url, key):
                 self._webhook.close()
@@ -129,10 +138,13 @@ class Alerts:
             step.end_unknown({} if was_reset else self._specs)
             for name in self._specs:
                 step.alert(name)
+            for name, after in self._after.items():
+                step.alert(name)["after"] = after
             for batch in self._closed(step.state["seen"]):
                 for name, spec in self._specs.items():
                     if self._pipeline.queries[name].on == "window":
-                        self._ask_windows(step, name, spec, [window for _, window in batch])
+                        after = step.alert(name).get("after", 0)
+                        self._ask_windows(step, name, spec, [w for n, w in batch if n > after])
                 step.state["seen"] = batch[-1][0]
             for name, spec in self._specs.items():
                 if self._pipeline.queries[name].on == "update":
@@ -140,6 +152,7 @@ class Alerts:
                     if not isinstance(found, str):
                         step.take(name, spec, found.to_pylist(), step.now, step.now)
             self._store(step)
+            self._after = {}
 
     def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
         while self._specs and (batch := self._ledger.closings(seen, limit=CLOSINGS_AT_ONCE)):

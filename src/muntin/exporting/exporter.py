@@ -71,15 +71,16 @@ def windows(
     """Closed windows in their newest revision, oldest first; one list is one commit."""
     after, window, gone = None, layout.spec.window, 0
     every = window and window.every  # of windows that lie apart: their length
-    seen, history = dict(done), known.pipeline.retention.history
+    seen = dict(done)
     while True:
         group, size = [], 0
         with pieces_of(ledger, SegmentCache(0)) as pieces:
             found = pieces.view.windows(layout.name, start=after, limit=WINDOWS_READ)
-            info = pieces.view.pipeline(known.info.name) or known.info
-            if gone != (gone := pieces.view.closings_dropped()) and history and info.watermark:
+            if gone != (gone := pieces.view.closings_dropped()):
+                state = (pieces.view.assembler(known.info.name) or {}).get(layout.name, {})
                 before = [w.end - (every or w.end - w.start) for w in found[:1]]
-                dropped = min([info.watermark - history, *before])
+                # where nothing is said, it was of another pipeline, or summary
+                dropped = min([state.get("history_dropped", 0), *before])
                 _left(pieces, layout, dropped, seen, said)
                 if not _overlap(layout):
                     said.lost = _lost(pieces, layout, dropped, seen)
