@@ -26,6 +26,7 @@ from muntin.errors import LedgerError
 from muntin.kinds import SegmentSpec
 from muntin.ledger.base import Ledger, Writer
 from muntin.ledger.records import ClosedWindow, TrendPoint
+from muntin.ledger.rules import INT64_MIN
 from muntin.ledger.slices import NOTHING, SLICES_MAX, Slices, added_up
 from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
@@ -80,7 +81,7 @@ class Assembler:
             layout = Layout(name, spec, pipeline.pane, pipeline.rungs)
             self.layouts[name] = layout
             if spec.window is not None:
-                dropped = self._history_dropped.get(name, 0)
+                dropped = self._history_dropped.get(name, INT64_MIN)
                 self._followers[name] = follow(layout, spec.window, stored.get(name), dropped)
         self._owed = {
             name: _from_text(state["owed"], f"{ledger.url}: {pipeline.name}, summaries.{name}")
@@ -145,7 +146,8 @@ class Assembler:
         if history is not None:
             before = (watermark - history) // self._pipeline.pane * self._pipeline.pane
             for name in (*self._followers, *self._away):
-                self._history_dropped[name] = max(before, self._history_dropped.get(name, 0))
+                known = self._history_dropped.get(name, INT64_MIN)
+                self._history_dropped[name] = max(before, known)
 
     def owing(self, now: Pieces, came: Mapping[str, Slices]) -> Mapping[str, Any] | None:
         """The state to store with a batch that brings late events which nothing else would tell of.
@@ -238,9 +240,11 @@ class Assembler:
         end = self._followers[name].next
         if self._check_all and end is not None:
             layout = self.layouts[name]
-            there = now.slices(layout, layout.pane, now.extent(layout).dropped or 0, end).starts
+            dropped = now.extent(layout).dropped
+            since = INT64_MIN if dropped is None else dropped
+            there = now.slices(layout, layout.pane, since, end).starts
             late = as_set(np.concatenate((there, late)))
-        return late[late >= self._history_dropped.get(name, 0)]
+        return late[late >= self._history_dropped.get(name, INT64_MIN)]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
         """Write windows as they close, some at once.

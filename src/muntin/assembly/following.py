@@ -19,6 +19,7 @@ import numpy as np
 from muntin.kinds import WindowSpec
 from muntin.ledger.base import View
 from muntin.ledger.records import ClosedWindow
+from muntin.ledger.rules import INT64_MIN
 from muntin.ledger.slices import Slices
 from muntin.reading.extent import Layout
 from muntin.reading.pieces import Merged, Pieces
@@ -212,13 +213,13 @@ class GridFollower(_Follower):
         same = stored is not None and stored.get("grid") == self._grid
         self._since: int | None = stored["since"] if stored and same else self.next
         """Windows that ended before this were of another length: they are not looked for."""
-        self._begin: int = stored.get("begin", 0) if stored and same else history_dropped
+        self._begin: int = stored.get("begin", INT64_MIN) if stored and same else history_dropped
         """Nor are those that start before this: one of another length may have started there, and
         is dropped, so that nobody knows which revision this would be."""
 
     def state(self) -> Mapping[str, Any]:
         state = {"next": self.next, "grid": self._grid, "since": self._since}
-        return state | {"begin": self._begin} if self._begin else state
+        return state if self._begin == INT64_MIN else state | {"begin": self._begin}
 
     def open_window(self) -> tuple[int, int] | None:
         if self.next is None:
@@ -235,7 +236,8 @@ class GridFollower(_Follower):
             return
         starts = starts_of_windows(panes, self._length, self._every)
         ends = starts + self._length
-        mine = (starts >= self._begin) & (ends > (self._since or 0))
+        since = INT64_MIN if self._since is None else self._since
+        mine = (starts >= self._begin) & (ends > since)
         due = starts[mine & (ends <= self.next)].tolist()
         closed = pieces.view.are_closed(self._layout.name, due)
         new = [at for at, is_closed in zip(due, closed, strict=True) if not is_closed]
