@@ -275,7 +275,7 @@ def test_a_reset_resolves_what_fires_whatever_stops_it(url, monkeypatch):
     ingest.close()
     with monkeypatch.context() as killed:
         killed.setattr("muntin.assembly.alerts.Alerts._watch", lambda _: None)  # dead as well
-        killed.setattr("muntin.assembly.alerts.Alerts._look", lambda _: sys.exit("killed"))
+        killed.setattr("muntin.assembly.alerts.Alerts.adopt", lambda *_: sys.exit("killed"))
         with pytest.raises(SystemExit):
             Ingest(alerting(), ledger, query_id="again", mode="overwrite")
     assert ledger.pipelines()[0].read == 0
@@ -332,6 +332,38 @@ def test_nor_does_an_alert_look_at_those_that_another_has_yet_to_look_at(is_stop
     assert of["first"] == ["firing", "firing", "resolved", "resolved"]
     assert of["busy"] == ["firing", "resolved"]
     ledger.close()
+
+
+def test_what_a_change_of_alerts_says_is_kept_though_nobody_looks_before_the_end(monkeypatch):
+    """A new one misses no window of before a crash; what goes and comes back begins anew."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)  # as if it had ended
+    ledger, new = temporary(), alerting({"when": "count > 5", "by": "driver"})
+    without = alerting(queries={"busy": {"select": SELECT}})
+    ingest = Ingest(without, ledger, query_id="q")
+    take(ingest, range(2))
+    ingest.reconfigure(new)
+    take(ingest, range(2, 4))
+    ingest.close()
+    ingest = Ingest(new, ledger, query_id="q")
+    ingest.finish(ended=False)
+    assert changes(ledger) == [("firing", "a", "15"), ("firing", "b", "15")]
+    ingest.reconfigure(without)
+    ingest.reconfigure(new)
+    assert [change[:2] for change in changes(ledger)[2:]] == [("resolved", "a"), ("resolved", "b")]
+    ingest.close()
+    ledger.close()
+
+
+def test_values_of_other_columns_are_other_alerts():
+    spec, state = alerting(), json.loads(json.dumps(EMPTY))
+    for number, by in enumerate(("driver", "area", "area")):
+        alert = alerting({"when": "true", "by": by}).queries["busy"].alert
+        step = _Look(spec, state, number)
+        step.end_unknown({"busy": alert})
+        step.take("busy", alert, [{"driver": "1", "area": "1"}], number, number + 1)
+    told = [(change["state"], change["by"]) for change in state["changes"]]
+    driver, area = {"driver": "1"}, {"area": "1"}
+    assert told == [("firing", driver), ("resolved", driver), ("firing", area)]
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -63,28 +63,24 @@ class Alerts:
         stored = ledger.alerts(pipeline.name)
         self._stored: dict[str, Any] = copy.deepcopy(dict(EMPTY)) | dict(stored or {})
         self._said: set[str] = set()
-        self._after: dict[str, int] = {}
-        """Alerts of which nothing is stored -> the last window that had closed before they came."""
         self._webhook: Webhook | None = None
         self.adopt(pipeline, queries)
-        if self._after or "reset" in self._stored:
-            self._look()  # from here on no window is passed over
 
     def adopt(self, pipeline: Pipeline, queries: StandingQueries) -> None:
-        """Go on with another spec. An alert that it does not have is resolved."""
+        """Go on with another spec. An alert that it does not have is resolved.
+
+        What there is from here on is stored at once: no window is passed over, though this process
+        ended before it looks.
+        """
         with self._lock:
             key = None if pipeline.webhook is None else pipeline.webhook.key()
-            self._pipeline, self._queries = pipeline, queries
-            self._specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
-            last, known = self._ledger.last_closing(), self._stored["alerts"]
-            self._after = {
-                name: last
-                for name in self._specs
-                if name not in known
-                or known[name].get("on") not in (None, pipeline.queries[name].on)
-            }
-            if not known:  # what closed before there were any is not looked at
-                self._stored["seen"] = last
+            specs = {n: q.alert for n, q in pipeline.queries.items() if q.alert is not None}
+            step = _Look(pipeline, copy.deepcopy(self._stored), now_us())
+            was_reset = step.state.pop("reset", False)  # what it followed has been deleted
+            step.end_unknown({} if was_reset else specs)
+            step.begin(specs, self._ledger.last_closing())
+            self._store(step)
+            self._pipeline, self._queries, self._specs = pipeline, queries, specs
             url = "" if pipeline.webhook is None else pipeline.webhook.url
             if self._webhook is not None and self._webhook.target != (url, key):
                 self._webhook.close()
@@ -96,6 +92,7 @@ class Alerts:
                     target=self._watch, name=f"muntin-alerts-{pipeline.name}", daemon=True
                 )
                 self._thread.start()
+            self.wake()
 
     def wake(self) -> None:
         """Windows may have closed."""
@@ -134,12 +131,6 @@ class Alerts:
         """Ask all that is new, and store what has changed."""
         with self._lock:
             step = _Look(self._pipeline, copy.deepcopy(self._stored), now_us())
-            was_reset = step.state.pop("reset", False)  # what it followed has been deleted
-            step.end_unknown({} if was_reset else self._specs)
-            for name in self._specs:
-                step.alert(name)
-            for name, after in self._after.items():
-                step.alert(name)["after"] = after
             for batch in self._closed(step.state["seen"]):
                 for name, spec in self._specs.items():
                     if self._pipeline.queries[name].on == "window":
@@ -152,7 +143,8 @@ class Alerts:
                     if not isinstance(found, str):
                         step.take(name, spec, found.to_pylist(), step.now, step.now)
             self._store(step)
-            self._after = {}
+            if self._webhook is not None and self._stored["waiting"]:
+                self._webhook.wake()
 
     def _closed(self, seen: int) -> Iterator[list[tuple[int, ClosedWindow]]]:
         while self._specs and (batch := self._ledger.closings(seen, limit=CLOSINGS_AT_ONCE)):
@@ -218,8 +210,6 @@ class Alerts:
         if step.state != self._stored:
             self._writer.set_alerts(step.state)
             self._stored = step.state
-        if self._webhook is not None and self._stored["waiting"]:
-            self._webhook.wake()
 
     def _next(self) -> WebhookEvent | None:
         """What the webhook is offered."""
@@ -252,6 +242,15 @@ class _Look:
         self.state = state
         self.now = now
 
+    def begin(self, specs: Mapping[str, AlertSpec], last: int) -> None:
+        """Those that are new. The window of this number is the last one that has closed: neither
+        it nor those before are looked at."""
+        if specs and not self.state["alerts"]:
+            self.state["seen"] = last
+        for name in specs:
+            if name not in self.state["alerts"]:
+                self.alert(name)["after"] = last
+
     def alert(self, name: str) -> dict[str, Any]:
         if name not in self.state["alerts"]:
             on = self._pipeline.queries[name].on
@@ -261,12 +260,15 @@ class _Look:
 
     def end_unknown(self, specs: Mapping[str, AlertSpec]) -> None:
         """Those that are not there any more, or are asked in another time: the clock's, or that of
-        events."""
+        events. Of those whose `by` is another now, the values of before."""
         for name, alert in [*self.state["alerts"].items()]:
-            before = alert.get("on")  # older ledgers do not say it
+            before, active = alert.get("on"), alert["active"]  # older ledgers do not say `on`
             if name not in specs or before not in (None, self._pipeline.queries[name].on):
-                self._end(name, alert["active"], [], self.now)
+                self._end(name, active, [], self.now)
                 del self.state["alerts"][name]
+            elif any(tuple(one["by"]) != specs[name].by for one in active.values()):
+                self._end(name, active, [], self.now)
+                alert.pop("ended", None)
 
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""
