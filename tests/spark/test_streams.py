@@ -334,6 +334,33 @@ def test_a_stream_that_has_ended_leaves_nothing(spark, table, tmp_path):
     assert ingest() is None
 
 
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_a_file_counts_however_old_it_is(spark, table, tmp_path, form):
+    """As one that was copied with its times, or a newest one whose clock was ahead."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    source = {"format": form, "path": str(folder), "schema": "time timestamp, driver string"}
+    if form == "parquet":
+        del source["schema"]
+    sums = {"summaries": {"orders": {"keys": ["driver"]}}, "queries": {}}
+
+    def taken(number, days, **more):
+        path = folder / f"{number}.{form}"
+        if form == "json":
+            path.write_text('{"time": "2026-01-01T00:00:00Z", "driver": "a"}\n' * 100)
+        else:
+            arrive(table.slice(number * 100, 100), path)
+        when = path.stat().st_mtime + days * 86400
+        os.utime(path, (when, when))
+        spec = pipeline(source=source | more, **sums)
+        stream = muntin.stream(None, spec, ledger=f"sqlite:///{tmp_path}/l.db", once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream.ledger.pipelines()[0].read
+
+    assert [taken(0, 0), taken(1, -30), taken(2, 20_000), taken(3, -10_000)] == [100, 200, 300, 400]
+    assert taken(4, 0, maxfileage="7d") == 400  # who says so himself is obeyed
+
+
 def test_another_folder_is_not_that_of_the_checkpoint(spark, table, tmp_path):
     for number, name in enumerate("ab"):
         (tmp_path / name).mkdir()

@@ -56,6 +56,9 @@ NO_SUCH_COLUMN = (
     "Spark reads no file with such a column, unless schema: under source names those that are "
     "wanted; muntin.summarize without fields, where Arrow reads, takes it"
 )
+_ANY_AGE = {"maxFileAge": "365000d"}
+"""Of a stream: else Spark leaves out, without a word, files that were written a week before the
+newest one it has taken, such as those that were copied or unpacked with their times."""
 _PARTITIONS = re.compile(r"Partition column name list #\d+: (.+)")
 _TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d")
 _KEEP_MALFORMED = {
@@ -88,7 +91,8 @@ def stream_source(
 ) -> DataFrame:
     """The source as a stream, as `batch_source`. Files need a schema: it is read from those that
     are there."""
-    reader = spark.readStream.format(source.format).options(**_options(source))
+    options = {**_ANY_AGE, **_options(source)}  # names in any case: those behind prevail
+    reader = spark.readStream.format(source.format).options(**options)
     is_files, path = source.format in FILE_FORMATS, source.path
     ddl = (source.schema_ or inferred_ddl(spark, source)) if is_files else None
     here = local_path(path) if path else None
