@@ -599,6 +599,8 @@ def test_results_over_a_summary_that_was_away_say_so():
         (FARES, FARES | {"k": 100}, "q.k: 200 in what is stored, now 100"),
         (FARES, FARES | {"by": "driver"}, "q.by"),
         (FARES, FARES | {"value": "served"}, "q.value: fare in what is stored, now served"),
+        (FARES, FARES | {"type": "float32"}, "q.type: float64 in what is stored, now float32"),
+        (FARES, FARES | {"accuracy": "tail"}, "q.accuracy: nothing in what is stored, now tail"),
         (
             {"kind": "top_k", "item": "driver"},
             {"kind": "top_k", "item": "driver", "weight": "fare"},
@@ -723,7 +725,7 @@ def test_a_column_of_another_type_is_not_committed(summary, first, then):
     ingest = Ingest(spec, ledger, query_id="q")
     ingest.take(0, gather([table(0, first)]))
     ingest.take(1, gather([table(1, pa.nulls(2))]))
-    with pytest.raises(SourceError, match=r"summaries\.m: .* nothing of this batch was taken"):
+    with pytest.raises(SourceError, match=r"summaries\.m: .* to that type \(of a file: write"):
         ingest.take(2, gather([table(2, then)]))
     ingest.close()
     again = Ingest(spec, ledger, query_id="q")

@@ -56,9 +56,9 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
         for entry in is_now | was:
             if is_now.get(entry) != was.get(entry):
                 raise SpecError(
-                    f"summaries.{name}.{entry}: {_shown(was.get(entry))} in what is stored, now "
-                    f"{_shown(is_now.get(entry))}: they do not merge; give the changed summary "
-                    f"another name, or start over with --reset"
+                    f"summaries.{name}.{summary.entry_of(entry)}: {_shown(was.get(entry))} in what is "
+                    f"stored, now {_shown(is_now.get(entry))}: they do not merge; give the changed "
+                    "summary another name, or start over with --reset"
                 )
 
 
@@ -262,7 +262,7 @@ def other_type(name: str, what: str) -> SourceError:
     """What a batch brings cannot be merged with what came before."""
     return SourceError(
         f"summaries.{name}: {what} in what is stored: the two do not merge, and nothing of this "
-        "batch was taken; cast the column to one type"
+        "batch was taken; cast the column to that type (of a file: write it anew, under its name)"
     )
 
 

@@ -167,6 +167,10 @@ class SummarySpec(Strict, ABC):
         """Entries that what is stored was made with: summaries of others do not merge."""
         return {}
 
+    def entry_of(self, stored: str) -> str:
+        """What the pipeline's file calls an entry of `stored_as`."""
+        return stored
+
     def proven(self, segment: Any) -> bool:  # noqa: ARG002
         """Whether all that a sketch answers of these events is proven to be the truth."""
         return False

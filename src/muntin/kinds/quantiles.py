@@ -63,6 +63,9 @@ class QuantilesSpec(SplitSpec):
         tail = {"accuracy": "tail"} if self.accuracy == "tail" else {}
         return {**tail, **super().parameters()}
 
+    def entry_of(self, stored: str) -> str:
+        return "type" if stored == "dtype" else stored
+
     def value_columns(self) -> Sequence[str]:
         return [self.value]
 
