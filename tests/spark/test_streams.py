@@ -361,6 +361,34 @@ def test_a_file_counts_however_old_it_is(spark, table, tmp_path, form):
     assert taken(4, 0, maxfileage="7d") == 400  # who says so himself is obeyed
 
 
+def test_files_that_grew_since_they_were_counted_are_told(spark, tmp_path, caplog):
+    """Also once Spark has put its list of files together, as it does every tenth batch."""
+    folder, line = tmp_path / "in ü%", '{"time": "2026-01-01T00:00:00Z", "driver": "a"}\n'
+    folder.mkdir()
+    source = {"format": "json", "path": str(folder), "schema": "time timestamp, driver string"}
+    sums = {"summaries": {"orders": {"keys": ["driver"]}}, "queries": {}}
+    spec = pipeline(source=source | {"maxFilesPerTrigger": 1}, **sums)
+
+    def taken():
+        caplog.clear()
+        stream = muntin.stream(None, spec, ledger=f"sqlite:///{tmp_path}/l.db", once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream.ledger.pipelines()[0].read, caplog.text
+
+    for number in range(12):
+        (folder / f"{number}.json").write_text(line)
+    assert taken() == (12, "")
+    for number in (3, 11):
+        with (folder / f"{number}.json").open("a") as file:
+            file.write(line)
+        when = (1_900_000_000 + number,) * 2
+        os.utime(folder / f"{number}.json", when)
+    (folder / "5.json").unlink()
+    read, said = taken()
+    assert read == 12
+    assert f"{folder}/3.json and 1 more were written anew" in said
+
+
 def test_another_folder_is_not_that_of_the_checkpoint(spark, table, tmp_path):
     for number, name in enumerate("ab"):
         (tmp_path / name).mkdir()

@@ -18,6 +18,7 @@ from muntin.spark.failures import reason
 from muntin.spark.files import local_path
 from muntin.spark.java import class_of, items_of
 from muntin.spark.session import copied, is_classic
+from muntin.spark.unchanged import states_of
 from muntin.spec_secrets import shown_url
 
 if TYPE_CHECKING:
@@ -178,6 +179,36 @@ def _agree(path: Path, sums: Path) -> bool:
     parts = (data[at : at + size] for at in range(0, len(data), size))
     found = b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
     return found == stored[_CHECKSUMS.size :]
+
+
+def written_anew(location: str) -> list[str]:
+    """Local files that a query's sources have taken, and that were written at another time since.
+
+    Spark takes each once, by its name: what they hold now is in no count. Of a checkpoint that is
+    not local, or has another form, nothing is told.
+    """
+    folder = local_path(location)
+    found = []
+    for log in sorted(folder.glob("sources/*")) if folder is not None else ():
+        try:
+            files = {file: at for file, at in _log_of(log) if file is not None}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+        for file, (_, now) in states_of(map(str, files)).items():
+            if now != files[Path(file)]:
+                found.append(file)
+    return found
+
+
+def _log_of(log: Path) -> Iterator[tuple[Path | None, int]]:
+    """The files of a source's list, and when they were written, in milliseconds."""
+    names = [path.name for path in log.glob("*") if path.name.removesuffix(".compact").isdigit()]
+    whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
+    later = [name for name in names if name.isdigit() and int(name) > whole]
+    for name in [f"{whole}.compact"] * (whole >= 0) + later:  # which holds all that were before
+        for line in (log / name).read_text("utf-8").splitlines()[1:]:
+            entry = json.loads(line)
+            yield local_path(unquote(entry["path"])), entry["timestamp"]
 
 
 def delete_checkpoint(spark: SparkSession, location: str) -> None:

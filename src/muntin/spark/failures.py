@@ -75,7 +75,8 @@ _MEANT = {
     r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)": (
         "source.path: is {0} now, and the checkpoint is that of a query that has read {1}: leave "
         "the path as it was; or name another folder under checkpoint: and start with --append, to "
-        "add the files that lie there to what is stored"
+        "add the files that lie there to what is stored, also those that were counted by another "
+        "path"
     ),
     # of a Parquet file whose column is of another type than in the first
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(\S+)\. .*? Parquet column "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from muntin.spark.checkpoint import (
     next_batch,
     planned,
     query_of,
+    written_anew,
 )
 from muntin.spark.connector import with_connector
 from muntin.spark.failures import plainly
@@ -40,6 +42,7 @@ from muntin.spec import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_LOG = logging.getLogger("muntin.spark")
 
 def stream(
     data: DataFrame | None,
@@ -103,6 +106,7 @@ def stream(
     if mode != "overwrite":
         check_undamaged(place)
         check_topics(own_source, planned(place))
+        _tell_of_written_anew(pipeline.name, place)
     query_id = "" if mode == "overwrite" else query_of(place)
     if mode != "overwrite" and query_id:
         begins = next_batch(place)  # first: a process that still runs commits to the ledger first
@@ -136,6 +140,17 @@ def stream(
         own_source=own_source,
         ids=ids,
     )
+
+
+def _tell_of_written_anew(name: str, place: str) -> None:
+    """What lies in a file that was taken before is in no count, and nothing else would say so."""
+    if files := written_anew(place):
+        more = f" and {len(files) - 1:,} more were" if len(files) > 1 else " was"
+        _LOG.warning(
+            "%s: %s%s written anew, or touched, since it was counted. Each file is read once, by "
+            "its name: what is new in it is in no count. Write that to a file of another name, or "
+            "read all again (--reset)", name, files[0], more,
+        )  # fmt: skip
 
 
 def _elsewhere(
