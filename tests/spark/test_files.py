@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import re
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from pyarrow import orc
 
 import muntin
+from muntin.cli.check_source import wrong_in
 from muntin.errors import SourceError
 from muntin.ledger.temporary import temporary
 from muntin.spark import batch, files
@@ -23,7 +25,7 @@ from muntin.spark.file_starts import wrong_start
 from muntin.spark.files import files_at, filled_files, is_nested, local_path, partitions_of
 from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file, batch_source
-from muntin.spec import SourceSpec
+from muntin.spec import Pipeline, SourceSpec
 
 PATIENCE_SECONDS = 300
 
@@ -581,13 +583,15 @@ def test_a_column_that_spark_does_not_read_is_told_with_what_helps(spark, tmp_pa
     spec["source"] = source
     assert muntin.summarize(None, spec, ledger=temporary()).progress.counted == 1
 
+    told = rf"a\.parquet: column '{name}' is \w.*: Spark reads no file with such a column, unless"
+    assert re.search(told, "".join(wrong_in(Pipeline.of(spec))))
     fields, place = {"fields": {"z": "1"}}, str(tmp_path / "checkpoint")
     named = spec | {"source": source | {"schema": "t timestamp, k string"}}
     for run in (
         lambda given: muntin.summarize(None, given | fields, ledger=temporary()),
         lambda given: muntin.stream(None, given, ledger=temporary(), checkpoint=place, once=True),
     ):
-        with pytest.raises(SourceError, match=r"no file with such a column, unless schema: under"):
+        with pytest.raises(SourceError, match=told):
             run(spec)
         run(named)
 

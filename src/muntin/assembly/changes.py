@@ -56,9 +56,9 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
         for entry in is_now | was:
             if is_now.get(entry) != was.get(entry):
                 raise SpecError(
-                    f"summaries.{name}.{summary.entry_of(entry)}: {_shown(was.get(entry))} in what is "
-                    f"stored, now {_shown(is_now.get(entry))}: they do not merge; give the changed "
-                    "summary another name, or start over with --reset"
+                    f"summaries.{name}.{summary.entry_of(entry)}: {_shown(was.get(entry))} in what "
+                    f"is stored, now {_shown(is_now.get(entry))}: they do not merge; give the "
+                    "changed summary another name, or start over with --reset"
                 )
 
 

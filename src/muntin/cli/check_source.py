@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from muntin import storage
 from muntin.arrow import UNSIGNED_OF_SPARK, pc
-from muntin.cli.sample import UNREAD, as_spark_reads, is_unread, telling
+from muntin.cli.sample import UNREAD, as_spark_reads, telling
 from muntin.errors import BadArgument, SourceError, did_you_mean, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
@@ -36,7 +36,7 @@ from muntin.spark.frame_columns import no_column, separated
 from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
-from muntin.spark.source import NO_SUCH_COLUMN
+from muntin.spark.unread import unread_column
 from muntin.spec import Pipeline, SourceSpec, format_of
 from muntin.times import duration_text, instant_text, now_us
 
@@ -217,12 +217,8 @@ def _look_at_parquet(file: Path, time: str, declared: dict[str, pa.DataType] | N
                 times = batch.column(0) if batch is not None else None
     except (pa.ArrowException, OSError) as problem:
         raise SourceError(f"source.path: {file}: not a Parquet file: {problem}") from None
-    if declared is None:
-        for field in schema:
-            if is_unread(field.type):
-                raise SourceError(
-                    f"source.path: {file}: column '{field.name}' is {field.type}: {NO_SUCH_COLUMN}"
-                )
+    if declared is None and (refused := unread_column(file, schema)):
+        raise SourceError(refused)
     of_spark = {pa.uint64(): UNSIGNED_OF_SPARK}  # the others can be used for less as they are
     return Seen(declared or {f.name: of_spark.get(f.type, f.type) for f in schema}, times)
 

@@ -120,7 +120,7 @@ def inspect(data: Path) -> Found:
 
 def _leave_unread(found: Found, sample: Sample, read: Iterable[str]) -> None:
     """Spark reads the file where a schema names what is wanted of it."""
-    from muntin.spark.source import NO_SUCH_COLUMN
+    from muntin.spark.unread import NO_SUCH_COLUMN
 
     schema = sample.schema(read)
     if schema is not None:

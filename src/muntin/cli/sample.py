@@ -19,6 +19,7 @@ from muntin.kinds.columns import in_backticks
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.file_starts import wrong_encoding
 from muntin.spark.files import files_at, is_nested, partitions_of, unpacked
+from muntin.spark.unread import is_unread
 from muntin.spec import format_of
 
 SAMPLE_ROWS = 200_000
@@ -280,16 +281,6 @@ def _unusable(
         elif pa.types.is_uint64(kinds[name]) and int(greatest[name] or 0) >= 1 << 63:
             found[name] = BEYOND
     return found
-
-
-def is_unread(kind: pa.DataType) -> bool:
-    """Does Spark refuse a file that has such a column, whether it is asked for or not?"""
-    if pa.types.is_nested(kind):
-        return any(is_unread(kind.field(at).type) for at in range(kind.num_fields))
-    is_wide = pa.types.is_decimal256(kind) and kind.precision > 38
-    return (
-        is_wide or pa.types.is_float16(kind) or pa.types.is_time(kind) or pa.types.is_interval(kind)
-    )
 
 
 def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], str]:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import with_files
 from muntin.spark.session import as_active, check_startable, is_classic, is_elsewhere
+from muntin.spark.unread import NO_SUCH_COLUMN, unread_column
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
 
@@ -52,10 +54,6 @@ _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
 _UNREAD = "[PARQUET_TYPE_", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
 _NO_STORE = "ClassNotFoundException: Class org.apache.hadoop.fs", "No FileSystem for scheme"
-NO_SUCH_COLUMN = (
-    "Spark reads no file with such a column, unless schema: under source names those that are "
-    "wanted; muntin.summarize without fields, where Arrow reads, takes it"
-)
 _ANY_AGE = {"maxFileAge": "365000d"}
 """Of a stream: else Spark leaves out, without a word, files that were written a week before the
 newest one it has taken, such as those that were copied or unpacked with their times."""
@@ -393,6 +391,7 @@ def _loaded(
         elif text.startswith(_UNREAD):
             what = text.partition("] ")[2].partition(" SQLSTATE")[0]
             text = f"source.path: {source.path}: {what} {NO_SUCH_COLUMN}"
+            text = _with_unread_column(source) or text
         elif "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
             text = (
                 "source.format: kafka: the session that runs has no connector: let muntin start "
@@ -404,6 +403,18 @@ def _loaded(
             text = f"source: {text}"
         raise SourceError(hide_secrets(text, source.options)) from None
     return found
+
+
+def _with_unread_column(source: SourceSpec) -> str:
+    """Of local Parquet files, the first with a column that Spark does not read, which it does not
+    name; "" for none."""
+    from muntin.spark.parquet import read_schema
+
+    for file in filled_files(source.path or "") if source.format == "parquet" else ():
+        with suppress(pa.ArrowException, OSError):  # that is damaged as well
+            if refused := unread_column(file, read_schema(file)):
+                return refused
+    return ""
 
 
 def _damaged_orc(source: SourceSpec) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("muntin.spark")
 
+
 def stream(
     data: DataFrame | None,
     spec: Pipeline | Mapping[str, Any] | str | Path,
