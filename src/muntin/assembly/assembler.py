@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.assembly.following import (
-    ClosingWindow,
-    FloatingFollower,
-    Follower,
-    follow,
-    open_from,
-)
+from muntin.assembly.following import ClosingWindow, FloatingFollower, Follower, follow, open_from
 from muntin.assembly.standing import StandingQueries
 from muntin.errors import LedgerError
 from muntin.kinds import SegmentSpec

@@ -19,7 +19,7 @@ RUNS_KEPT = 32
 
 
 class PipelineStatus:
-    """Writes it. Thread-safe.
+    """What the ledger tells of a pipeline that runs. Thread-safe.
 
     Parameters
     ----------
