@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from muntin.ledger.open import open_ledger
+from muntin.server.channel import Frame
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
@@ -436,6 +437,26 @@ def test_who_reads_on_after_it_was_cut_finds_the_code(feeder, ledger):
         code, reason = stuck.closing()
     assert code == 4008
     assert reason.startswith("nothing read for")
+
+
+@pytest.mark.parametrize("waiting", [1, 5_000, 33_000, 100_000])
+def test_the_code_reaches_the_kernel_however_little_waits(ledger, waiting):
+    limits = ServerLimits(close_seconds=0.5, write_stall_seconds=3600.0)
+    with Server(ledger, port=0, limits=limits) as server:
+        stuck = never_reads(server)
+        (client,) = until(lambda: tuple(server.app.state.hub.clients))
+        connection = client._socket
+        pad = Frame(json.dumps({"type": "pad", "pad": "x" * 1000}))
+
+        def fill_and_end():
+            while connection.transport.get_write_buffer_size() < waiting:
+                connection.push(pad)
+            connection.end(4008, "nothing read")
+
+        connected = connection.transport.get_extra_info("socket")
+        connection.loop.call_soon_threadsafe(fill_and_end)
+        until(lambda: connected.fileno() < 0)
+        assert stuck.closing() == (4008, "nothing read")
 
 
 def test_foreign_pages_are_refused(server):

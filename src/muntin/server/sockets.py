@@ -156,7 +156,9 @@ class UvicornSocket(WebSocketsSansIOProtocol):
             self.conn.send_close(code, reason)
             self.transport.write(b"".join(self.conn.data_to_send()))
             if self.unread:  # then the kernel keeps the close frame for who reads on later
-                _let_buffer(self.transport, KERNEL_BYTES + self.transport.get_write_buffer_size())
+                # it takes more only once a third of its buffer is free, and the buffer is full
+                waiting = self.transport.get_write_buffer_size()
+                _let_buffer(self.transport, 3 * (KERNEL_BYTES + waiting))
         self.close_sent = True
         self.stop_keepalive()
         if self.read_paused:
