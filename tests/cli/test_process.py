@@ -130,6 +130,28 @@ main()
     assert (done.returncode, done.stderr) == (130, "\nstopped\n")
 
 
+@pytest.mark.parametrize(
+    ("within", "said"), [(True, "\nstopped; what was committed stays\n"), (False, "\nstopped\n")]
+)
+def test_ctrl_c_as_python_forgets_the_lock_of_a_module_is_not_lost(ledger, within, said):
+    """What is raised in a callback of a weak reference goes nowhere: the command went on."""
+    code = f"""
+import os, signal, sys
+from muntin.__main__ import main
+def looking(frame, event, _):
+    where = frame.f_code.co_name, frame.f_code.co_filename
+    begun = getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "on_ctrl_c"
+    if event == "call" and where == ("cb", "<frozen importlib._bootstrap>") and begun == {within}:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+sys.argv[1:] = ["query", "-l", {ledger!r}, {PLAIN!r}]
+sys.setprofile(looking)
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_ctrl_c_within_a_command_is_said_whatever_comes_of_it(lost):
     code = f"""

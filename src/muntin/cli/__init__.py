@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from muntin.cli.stopping import stop_spark
+from muntin.cli.stopping import end_at_once, stop_spark
 from muntin.cli.tables import coloured
 from muntin.errors import OS_REMEDIES
 
@@ -129,6 +129,8 @@ def _run() -> None:
     def on_ctrl_c(number: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
+        if _is_importing(frame):
+            end_at_once(number)
         signal.default_int_handler(number, frame)
 
     before = signal.signal(signal.SIGINT, on_ctrl_c)
@@ -141,6 +143,14 @@ def _run() -> None:
         sys.exit(128 + signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether an exception here would leave half a module, or be lost: Python raises nothing out of
+    the callbacks by which it forgets the locks of modules, and would go on."""
+    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
+from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GENTLY = "\nstopping after the batch at hand; what was committed stays\n"
@@ -54,13 +55,18 @@ class Stop:
             self._on_asked()
             _say(_GENTLY)
             return
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)  # no third one between here and the end
-        _say(_AT_ONCE)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that miss Java say so at length
-        if started := sys.modules.get("muntin.spark.java"):
-            started.end_all()
-        os._exit(128 + number)
+        end_at_once(number)
+
+
+def end_at_once(number: int) -> NoReturn:
+    """End this process as by a signal, and Spark's with it."""
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # no third one between here and the end
+    _say(_AT_ONCE)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that miss Java say so at length
+    if started := sys.modules.get("muntin.spark.java"):
+        started.end_all()
+    os._exit(128 + number)
 
 
 @contextmanager
