@@ -23,6 +23,7 @@ from muntin.select.limits import Limits
 from tests.totals import SEED, total
 
 _LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20, result_rows=100_000)
+_IN_TIME = 60.0  # where the answer counts, a busy machine has the time that it takes
 _SECONDS_MAX = 20.0  # of processor time; a statement may take 1 of a clock's, on all cores
 _VALUES = [
     ("'infinity'::DATE", "infinite"),
@@ -143,6 +144,7 @@ def test_a_statement_that_breaks_duckdb_breaks_no_other() -> None:
     for thread in threads:
         thread.join(60)
     assert not errors
+    engine.limits = replace(_LIMITS, seconds=_IN_TIME)
     assert engine.sql("SELECT sum(count + 0) FROM orders(driver)").rows == [[12]]
     engine.close()
 
@@ -151,7 +153,7 @@ def test_a_database_that_was_given_up_is_made_anew() -> None:
     database = Database(_LIMITS)
 
     def answer() -> list[dict[str, int]]:
-        return database.run(lambda: "SELECT 1 AS a", (), seconds=5).to_pylist()
+        return database.run(lambda: "SELECT 1 AS a", (), seconds=_IN_TIME).to_pylist()
 
     assert answer() == [{"a": 1}]
     broken = database._root
@@ -171,7 +173,7 @@ def test_statements_that_are_kept_hold_no_table_and_are_few() -> None:
 
     def ask(table: pa.Table, plus: int = 0) -> list[int]:
         sql = f"SELECT a + {plus} AS a FROM {{}}"
-        return database.run(sql.format, [table], seconds=5)["a"].to_pylist()
+        return database.run(sql.format, [table], seconds=_IN_TIME)["a"].to_pylist()
 
     once = pa.table({"a": [1]})
     gone = weakref.ref(once)
@@ -212,7 +214,7 @@ def test_a_statement_says_of_each_table_what_one_that_is_new_says() -> None:
     def said(database: Database, sql: str, tables: list[pa.Table]) -> object:
         at = {"at": datetime(2026, 1, 1)} if "$at" in sql else None
         try:
-            return database.run(sql.format, tables, parameters=at, seconds=5)
+            return database.run(sql.format, tables, parameters=at, seconds=_IN_TIME)
         except DatabaseError as error:
             return error.kind, str(error)
 
