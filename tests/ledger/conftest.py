@@ -16,6 +16,15 @@ from tests.store_servers import Server
 _numbers = itertools.count()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def readers_wait() -> Iterator[None]:
+    """A machine that stands still for a while is no store that is away: where a test is not of the
+    latter, readers wait until they see what was committed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.ledger.shared.READER_SECONDS", 60.0)
+        yield
+
+
 @pytest.fixture(params=STORES)
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a ledger that is not there yet."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from muntin.ledger import Batch, Made, Partial, Piece, Slices, View
+import pytest
+
+from muntin.ledger import Batch, Ledger, Made, Partial, Piece, Slices, View
+from muntin.ledger.shared import SharedLedger
 
 PANE = 10
 SERVERS = ["postgresql", "redis_server"]
@@ -20,6 +24,27 @@ SPEC: dict[str, Any] = {
 }
 Held = Mapping[int, Sequence[int]]
 """Slice -> the numbers of its events."""
+
+
+@contextmanager
+def impatient(ledger: Ledger | None = None, seconds: float = 0.0) -> Iterator[None]:
+    """Readers wait for a store as long as they do outside of tests, and a ledger so long: only
+    here, since a store that is there may need longer where the machine is busy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.ledger.shared.READER_SECONDS", 1.0)
+        if ledger is not None:
+            assert isinstance(ledger, SharedLedger)
+            patch.setattr(ledger._replica, "deadline", seconds)
+            patch.setattr(ledger._replica.store, "_deadline", seconds, raising=False)  # Redis has
+        yield
+
+
+@contextmanager
+def tried_once() -> Iterator[None]:
+    """A store that is away once stays away: nobody asks again until a deadline is over."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("muntin.ledger.shared.PAUSE_SECONDS", 3600.0)
+        yield
 
 
 def packed(held: Held) -> bytes:
