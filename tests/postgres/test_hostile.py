@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import random
+import select
 import socket
 import struct
 import time
@@ -23,7 +24,7 @@ from muntin.server.postgres.settings import SessionSettings
 from muntin.server.serving import Server
 from muntin.server.statements import StoredAnswer
 from tests.pipeline.support import pipeline
-from tests.server.conftest import Feeder, fed_server, until
+from tests.server.conftest import PATIENCE_SECONDS, Feeder, fed_server, until
 
 SELECT = "SELECT count FROM orders FOR ALL"
 END = b"X\0\0\0\x04"
@@ -194,7 +195,7 @@ def test_too_many_connections_and_slow_readers():
         slow = socket.create_connection(address(server))
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(STARTUP + message(b"Q", rows.encode() + b"\0") * 200)
-        until(lambda: len(listener._places) == 1)
+        assert select.select([slow], [], [], PATIENCE_SECONDS)[0]  # it is served
         assert serves(server)
         until(lambda: len(listener._places) == 0)  # cut
         assert not server.app.state.statements.unread
@@ -364,6 +365,7 @@ def test_columns_that_have_changed_since_they_were_described_are_refused(given):
         Server(ledger, port=0, postgres="127.0.0.1:0") as server,
         socket.create_connection(address(server), timeout=60) as client,
     ):
+        client.sendall(STARTUP)  # at once: who connects and says nothing is cut
         found = b""
         for batches, indicators in enumerate((["served"], ["fare"], ["served", "fare"])):
             changed = pipeline(summaries={"orders": orders | {"indicators": indicators}})
@@ -372,7 +374,7 @@ def test_columns_that_have_changed_since_they_were_described_are_refused(given):
             feeder.minute()
             feeder.close()
             if not batches:
-                client.sendall(STARTUP + parse + message(b"D", b"Ss\0") + sync)
+                client.sendall(parse + message(b"D", b"Ss\0") + sync)
             client.sendall(asked + sync)
             while found.count(ready) < batches + 3:
                 found += client.recv(65_536)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,6 +72,28 @@ def until(condition, seconds=PATIENCE_SECONDS):
             return found
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
+
+
+class Clock:
+    """That of servers, which goes on where a test says so: limits of time are reached without a
+    wait, and none of them where the machine only stands still for a while."""
+
+    def __init__(self):
+        self.passed = 0.0
+
+    def passes(self, seconds):
+        self.passed += seconds
+
+    def now(self, _=None):
+        return time.monotonic() + self.passed
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(asyncio.BaseEventLoop, "time", made.now)
+    monkeypatch.setattr("muntin.server.live.time", SimpleNamespace(monotonic=made.now))
+    return made
 
 
 def server_that_comes_back(ledger):

@@ -49,9 +49,9 @@ def test_a_statement(server):
     assert data["result"]["rows"] == [[90]]
 
 
-def test_who_reads_nothing_is_cut(feeder, ledger, caplog):
+def test_who_reads_nothing_is_cut(feeder, ledger, clock, caplog):
     wide = "SELECT *, '" + "x" * 900 + "' AS pad FROM orders(driver, area) FOR ALL"
-    with Server(ledger, port=0, limits=ServerLimits(write_stall_seconds=0.3)) as server:
+    with Server(ledger, port=0) as server:
         host, port = server.url.removeprefix("http://").split(":")
         stuck = socket.socket()
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -62,6 +62,7 @@ def test_who_reads_nothing_is_cut(feeder, ledger, caplog):
 
         def cut():
             feeder.minute(15)
+            clock.passes(ServerLimits().write_stall_seconds + 1)
             return not hub.streams and hub.closings[protocol.SLOW]
 
         until(lambda: hub.streams)

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from muntin.ledger.temporary import temporary
-from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
 from tests.server.conftest import Feeder
 from tests.server.test_fuzz import MESSAGES, PING, PONG, TEXT, framed, heard_of
@@ -77,8 +76,7 @@ def served():
     listening = logging.Handler(logging.WARNING)
     listening.emit = lambda record: said.append(logging.Formatter().format(record))
     loggers = [logging.getLogger(name) for name in ("asyncio", "muntin", "uvicorn.error")]
-    limits = ServerLimits(handshake_seconds=2.0, close_seconds=1.0)
-    with Server(ledger, port=0, limits=limits) as server:
+    with Server(ledger, port=0) as server:
         for logger in loggers:
             logger.addHandler(listening)
         yield server, said

@@ -389,9 +389,8 @@ def test_a_long_answer_is_whole_and_in_a_file(feeder, ledger):
         until(lambda: not server.app.state.statements.unread)
 
 
-def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
-    limits = ServerLimits(write_stall_seconds=1.0)
-    with serving(ledger, limits) as (server, _):
+def test_who_does_not_read_an_answer_is_cut(feeder, ledger, clock):
+    with serving(ledger) as (server, _):
         host, port = server.url.removeprefix("http://").split(":")
         made = socket.socket()
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -404,7 +403,12 @@ def test_who_does_not_read_an_answer_is_cut(feeder, ledger):
         )
         statements = server.app.state.statements
         until(lambda: statements.unread)
-        until(lambda: not statements.unread)
+
+        def is_cut():
+            clock.passes(ServerLimits().write_stall_seconds + 1)
+            return not statements.unread
+
+        until(is_cut)
         made.settimeout(PATIENCE_SECONDS)
         read = 0
         with contextlib.suppress(ConnectionResetError):
