@@ -73,22 +73,27 @@ def feed(url: str, batches: int, told: Connection | None = None) -> None:
     ingest.close()
 
 
-def main(url: str, batches: int, point: str, number: int, told: Connection) -> None:
+def main(url: str, batches: int, point: str, number: int, waits: bool, told: Connection) -> None:
     maintenance.PIECES_OF_A_SIZE_MAX = 2
     if point:
         die_at(point, number)
     feed(url, batches, told)
+    if waits:
+        signal.pause()
 
 
 @contextmanager
-def compacting(url: str, batches: int, point: str = "", number: int = 0) -> Iterator[tuple]:
-    """The process, and the numbers of the batches that it tells as committed.
+def compacting(
+    url: str, batches: int, point: str = "", number: int = 0, *, waits: bool = False
+) -> Iterator[tuple]:
+    """The process, and the numbers of the batches that it tells as committed. `waits`: then it does
+    not end by itself, however late it is killed.
 
     It is forked, with all that is loaded here: `feed` something first.
     """
     forks = multiprocessing.get_context("fork")
     heard, told = forks.Pipe(duplex=False)
-    process = forks.Process(target=main, args=(url, batches, point, number, told))
+    process = forks.Process(target=main, args=(url, batches, point, number, waits, told))
     process.start()
     told.close()
     try:
