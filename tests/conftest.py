@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.store_servers import postgresql, redis_server  # noqa: F401  (fixture
 SPARK = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
 
 HOURS = 2  # that all tests may take
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # as a shell starts what is to run beside it; what tests start would not hear of Ctrl-C either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.options())
 
