@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -46,3 +47,19 @@ def test_what_is_open_says_of_what(tmp_path):
     SqliteLedger(tmp_path / "x.db").close()
     with muntin.open(url) as session:
         assert repr(session) == f"<muntin.Session of {url}>"
+
+
+def test_an_error_that_python_may_see_says_what_its_caller_can_do():
+    """`--reset` and `--append` are of the command line alone."""
+    package = Path(muntin.__file__).parent
+    modes = {"--reset": 'mode="overwrite" (--reset)', "--append": 'mode="append" (--append)'}
+    texts = [
+        node.value
+        for file in package.rglob("*.py")
+        if file.relative_to(package).parts[0] != "cli"
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    told = [(flag, text) for text in texts for flag in modes if flag in text]
+    assert len(told) > 10
+    assert [text for flag, text in told if text.count(flag) != text.count(modes[flag])] == []

@@ -180,7 +180,7 @@ def test_what_is_gone_from_kafka_is_told_with_what_helps():
     assert "(by its retention, or with their topic): Partition orders-0 offset was changed" in told
     assert " from 20 to 5. To go on without them, write failOnDataLoss: false. Where the" in told
     assert "or never held what startingOffsets say, name another folder" in told
-    assert "another folder under checkpoint: and start with --append" in told
+    assert 'another folder under checkpoint: and start with mode="append" (--append)' in told
     assert "name the right ones again and delete the newest file under offsets/" in told
     none = "Caused by: a.b.UnknownTopicOrPartitionException: This server does not host this topic"
     assert "Kafka has no such topic" in str(worker_error(Exception(none)))

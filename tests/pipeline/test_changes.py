@@ -122,6 +122,23 @@ def test_rollups_that_are_taken_out_go_whole_or_not_at_all():
     assert said(ledger, "SELECT count FROM m FOR ALL") == ([[362]], True, [])
 
 
+def test_rollups_of_all_time_are_said_to_hold_it_from_its_beginning():
+    """They reach back to 1970, which is no time of the events."""
+    ledger = temporary()
+    kept = {"retention": {"panes": "30 s"}}
+    fed(
+        ledger,
+        ONE,
+        [range(at, at + 60, 5) for at in range(0, 600, 60)],
+        0,
+        rollups=["20 s"],
+        **kept,
+    )
+    told = r"holds summaries\.m from the first event to 2023-11-14T22:2\d:\d+Z, \d+ events: "
+    with pytest.raises(SpecError, match=told):
+        fed(ledger, ONE, [], 10, rollups=[], **kept)
+
+
 def test_rollups_that_come_back_are_made_anew_where_their_deletion_was_interrupted(monkeypatch):
     ledger = temporary()
     batches = [range(at, at + 60, 5) for at in range(0, 300, 60)]

@@ -19,6 +19,7 @@ from muntin.times import duration_text, instant_text
 
 PIECES_LOOKED_AT = 8  # at first
 LOOKED_AT_BYTES = 1 << 14  # of a piece: most say within them what it holds
+_ANEW = 'start over with mode="overwrite" (--reset)'
 
 
 def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
@@ -34,14 +35,13 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
     if pipeline.pane != before.pane:
         raise SpecError(
             f"pane: {duration_text(before.pane)} in what is stored, now "
-            f"{duration_text(pipeline.pane)}: keep the pane, use another ledger, or start over "
-            "with --reset"
+            f"{duration_text(pipeline.pane)}: keep the pane, use another ledger, or {_ANEW}"
         )
     was, now = _time(before), _time(pipeline)
     if was != now and found.counted:
         raise SpecError(
             f"time: {was} in what is stored, now {now}: panes would hold events of two times; name "
-            "it as before, use another ledger, or start over with --reset"
+            f"it as before, use another ledger, or {_ANEW}"
         )
     lengths = (before.pane, *before.rungs)
     for name, summary in pipeline.summaries.items():
@@ -58,7 +58,7 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
                 raise SpecError(
                     f"summaries.{name}.{summary.entry_of(entry)}: {_shown(was.get(entry))} in what "
                     f"is stored, now {_shown(is_now.get(entry))}: they do not merge; give the "
-                    "changed summary another name, or start over with --reset"
+                    f"changed summary another name, or {_ANEW}"
                 )
 
 
@@ -88,11 +88,13 @@ def _check_rollups(name: str, summary: SummarySpec, pipeline: Pipeline, ledger: 
                 start >= until for start, _ in alone for _, until in left.covered.values()
             )
             if lost or lacking:
+                start, end = alone[0][0], alone[-1][1]
+                # those that reach back to all time cover it from 0 on
+                since = instant_text(start) if start else "the first event"
                 raise SpecError(
                     f"rollups: nothing but those of {duration_text(reach.length)} holds "
-                    f"summaries.{name} from {instant_text(alone[0][0])} to "
-                    f"{instant_text(alone[-1][1])}, {lost:,} events: retention has dropped its "
-                    "panes; leave that length in the list, or start over with --reset"
+                    f"summaries.{name} from {since} to {instant_text(end)}, {lost:,} events: "
+                    f"retention has dropped its panes; leave that length in the list, or {_ANEW}"
                 )
 
 
@@ -113,7 +115,7 @@ def _check_fields(
             raise SpecError(
                 f"fields.{column}: {_expression(was[column])} in what summaries.{name} has stored, "
                 f"now {_expression(now.get(column))}: it would be a sum of two things; give the "
-                f"changed field another name, or start over with --reset"
+                f"changed field another name, or {_ANEW}"
             )
 
 

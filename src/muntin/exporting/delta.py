@@ -39,8 +39,8 @@ class DeltaLake:
         except TableNotFoundError:
             if Path(self._place, "part-00000001.parquet").exists():  # who reads files reads both
                 raise BadArgument(
-                    f"{self._place} holds Parquet files of an export: use --to parquet, or another "
-                    "folder"
+                    f"{self._place} holds Parquet files of an export: use to='parquet' (--to "
+                    "parquet), or another folder"
                 ) from None
             return
         yield from self._table.to_pyarrow_dataset().to_batches(columns=list(KNOWN))

@@ -277,7 +277,7 @@ def export(
     if of == "windows" and layout.spec.window is None and not ledger.windows(summary, limit=1):
         raise BadArgument(
             f"{summary} has no windows that close: give it one in the pipeline file, or export its "
-            "panes (--panes)"
+            'panes by of="panes" (--panes)'
         )
     stored = {"kind": layout.spec.kind, **layout.spec.stored_as()}
     about = {"of": of, "summary": summary, "pipeline": known.info.name, **stored}

@@ -27,12 +27,14 @@ class ParquetFolder:
     def __init__(self, place: str) -> None:
         if "://" in place:
             raise BadArgument(
-                f"'{place}' is a URL: Parquet files go to a folder; in an object store use --to "
-                "delta or --to iceberg, whose commits are safe there"
+                f"'{place}' is a URL: Parquet files go to a folder; in an object store use "
+                "to='delta' or to='iceberg' (--to delta), whose commits are safe there"
             )
         self._folder = Path(place)
         if (self._folder / "_delta_log").is_dir():
-            raise BadArgument(f"{place} is a Delta Lake table: use --to delta, or another folder")
+            raise BadArgument(
+                f"{place} is a Delta Lake table: use to='delta' (--to delta), or another folder"
+            )
         self._folder.mkdir(parents=True, exist_ok=True)
         self._files = self._written()
 

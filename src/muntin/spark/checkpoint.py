@@ -100,7 +100,8 @@ def query_of(location: str) -> str | None:
     except (ValueError, LookupError, TypeError):
         raise SourceError(
             f"checkpoint: {file} is damaged: it does not hold the id of a query. Restore the "
-            "checkpoint from a copy, or delete the pipeline's data and read all again (--reset)"
+            "checkpoint from a copy, or delete the pipeline's data and read all again with "
+            'mode="overwrite" (--reset)'
         ) from None
 
 
@@ -144,7 +145,8 @@ def check_not_older(location: str, last: int | None) -> None:
         f"checkpoint: {location} has planned {has}, and those up to {last} are stored: it is older "
         "than the ledger, and what it plans anew would be taken for what is stored. Restore the "
         "one that the ledger was fed by; or name another folder under checkpoint: and start with "
-        "--append, where nothing is read twice; or read all again (--reset)"
+        'mode="append" (--append), where nothing is read twice; or read all again with '
+        'mode="overwrite" (--reset)'
     )
 
 
@@ -164,7 +166,8 @@ def check_undamaged(location: str) -> None:
             raise SourceError(
                 f"checkpoint: {path} is damaged: its checksum is not the one in {sums.name}. "
                 "Restore the checkpoint from a copy, or delete the pipeline's data and read all "
-                f"again (--reset); where the file is right, delete {sums.name}"
+                'again with mode="overwrite" (--reset); where the file is right, delete '
+                f"{sums.name}"
             )
 
 

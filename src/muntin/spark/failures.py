@@ -60,7 +60,7 @@ _MEANT = {
     # of a table whose older snapshots were dropped before a stream went on
     r"snapshot (\d+),? the snapshot was expired or removed": (
         "source: Iceberg's snapshot {0}, up to which the checkpoint has read, has expired: name "
-        "another folder under checkpoint: and start with --append and the option "
+        'another folder under checkpoint: and start with mode="append" (--append) and the option '
         "stream-from-timestamp, from which on nothing was counted; or count all anew"
     ),
     "UnknownTopicOrPartitionException": (
@@ -74,9 +74,9 @@ _MEANT = {
     # of files that a checkpoint names, where the source is another folder now
     r"Wrong basePath (.+?) for the root path: (.+?)(?: SQLSTATE|\n|$)": (
         "source.path: is {0} now, and the checkpoint is that of a query that has read {1}: leave "
-        "the path as it was; or name another folder under checkpoint: and start with --append, to "
-        "add the files that lie there to what is stored, also those that were counted by another "
-        "path"
+        "the path as it was; or name another folder under checkpoint: and start with "
+        'mode="append" (--append), to add the files that lie there to what is stored, also those '
+        "that were counted by another path"
     ),
     # of a Parquet file whose column is of another type than in the first
     r"DATA_TYPE_MISMATCH\].*? reading file (?:file://)?(\S+)\. .*? Parquet column "
@@ -259,10 +259,10 @@ def _source_error(problem: Exception, text: str) -> SourceError | None:
             again = (
                 ". Where the topic was made again, is another one, or never held what "
                 "startingOffsets say, name another folder under checkpoint: and start with "
-                "--append, to add all that it holds to what is stored. Where the servers were "
-                "those of another cluster, name the right ones again and delete the newest file "
-                "under offsets/ in the checkpoint: it plans a batch that was not counted, by which "
-                "records would be counted twice"
+                'mode="append" (--append), to add all that it holds to what is stored. Where the '
+                "servers were those of another cluster, name the right ones again and delete the "
+                "newest file under offsets/ in the checkpoint: it plans a batch that was not "
+                "counted, by which records would be counted twice"
             )
         return SourceError(
             "source: records that were not taken yet are gone from Kafka (by its retention, or "

@@ -164,7 +164,10 @@ def check_ids(source: SourceSpec | None, read: Mapping[str, Any], there: Mapping
 
     `read`, `there`: as `Topics.ids` gave them when the checkpoint was written, and gives them now.
     """
-    anew = "name another folder under checkpoint: and start with --append, to add all that"
+    anew = (
+        'name another folder under checkpoint: and start with mode="append" (--append), to add all '
+        "that"
+    )
     if read.get("cluster") != there.get("cluster") and read.get("cluster") and there:
         raise SourceError(
             f"source: kafka.bootstrap.servers are those of cluster {there['cluster']}, and the "

@@ -150,7 +150,7 @@ def _tell_of_written_anew(name: str, place: str) -> None:
         _LOG.warning(
             "%s: %s%s written anew, or touched, since it was counted. Each file is read once, by "
             "its name: what is new in it is in no count. Write that to a file of another name, or "
-            "read all again (--reset)", name, files[0], more,
+            'read all again with mode="overwrite" (--reset)', name, files[0], more,
         )  # fmt: skip
 
 
