@@ -260,6 +260,12 @@ def test_text_and_html_are_safe_to_show() -> None:
     assert "OPEN: nothing" in result.footer()
 
 
+def test_null_is_told_apart_from_an_empty_text() -> None:
+    result = _result({"k": ["", None, "a"], "n": [1, 2, None]})
+    assert result.to_text().splitlines()[2:5] == ["         1", "NULL     2", "a     NULL"]
+    assert result._repr_html_().count("<td>NULL</td>") == 2
+
+
 def test_no_rows_and_no_columns() -> None:
     empty = result_of(pa.table({"a": pa.array([], pa.int64())}))
     assert empty.rows == []

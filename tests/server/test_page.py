@@ -142,11 +142,11 @@ def test_times_and_amounts_beyond_the_usual(page, watched):
     page.goto("about:blank")
 
 
-def test_a_table_shows_a_number_as_the_command_line_does(page, watched):
+def test_a_table_shows_a_value_as_the_command_line_does(page, watched):
     page.goto(watched.url)
     random = Random(1)
     values = [238_337.18, 0.1 + 0.2, 1e-4, 1e-15, 1.5e15 + 0.5, 2.0**53, -1e300, 0.0, -12.5]
-    values += [random.uniform(-1, 1) * 10 ** random.randint(-30, 8) for _ in range(500)]
+    values += [random.uniform(-1, 1) * 10 ** random.randint(-30, 8) for _ in range(500)] + [None]
     shown = """async (values) => { const { table } = await import("/static/dom.js");
         const made = table(["x"], values.map((v) => [v]), ["double"]);
         return [...made.querySelectorAll("td")].map((cell) => cell.textContent) }"""

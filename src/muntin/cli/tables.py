@@ -45,7 +45,8 @@ def rich_table(table: pa.Table, rows_max: int = ROWS_SHOWN_MAX) -> Table:
         shown_table.add_column(field.name, justify=side, overflow="fold")  # nothing is cut off
     for row in _rows(table.slice(0, rows_max)):
         # as it is: neither markup nor control characters of the data do anything
-        shown_table.add_row(*[Text(cell(value, cut=False)) for value in row])
+        cells = [(cell(value, cut=False), "dim" if value is None else "") for value in row]
+        shown_table.add_row(*[Text(text, style) for text, style in cells])
     return shown_table
 
 

@@ -14,10 +14,10 @@ HTML_ROWS_MAX = 100
 
 def cell(value: Any, *, cut: bool = True) -> str:
     """A value as a person reads it: to 15 digits of a float (`exactly` of the dashboard's dom.js
-    is the same), thousands apart, long text cut.
+    is the same), thousands apart, long text cut; null as NULL, since an empty text is nothing.
     """
     if value is None:
-        return ""
+        return "NULL"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

@@ -101,7 +101,7 @@ export function table(columns, rows, types = []) {
   const cell = (tag, value, i) => make(tag, { class: right[i] ? "number" : "" }, value);
   const head = make("tr", {}, ...columns.map((name, i) => cell("th", name, i)));
   const body = rows.map((row) => make("tr", {}, ...row.map((v, i) =>
-    cell("td", v == null ? "" : right[i] ? exactly(v) : apart(v), i))));
+    cell("td", v == null ? "NULL" : right[i] ? exactly(v) : apart(v), i))));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
