@@ -47,6 +47,53 @@ def test_malformed_records_are_kept_with_their_reason(spark, tmp_path):
     assert "yesterday" in kept["bad_time"].detail
 
 
+DDL = "time timestamp, driver string, area bigint, served bigint, fare bigint"
+
+
+@pytest.mark.parametrize("sep", [",", "||"])
+def test_a_line_that_does_not_fit_says_which_of_its_columns(spark, tmp_path, sep):
+    good = ["2023-11-14 22:13:20", "a", "1", "", "5"]
+    lines = {
+        sep.join([*good[:2], "x", *good[3:]]): "column 'area': 'x' is not of type bigint: where",
+        sep.join([*good[:4], "1,5" if sep != "," else '"1,5"']): "column 'fare': '1,5' is not of ",
+        sep.join(["yesterday", *good[1:]]): "column 'time': 'yesterday' is not of type timestamp: ",
+        sep.join(good[:4]): "the line has 4 fields, and the source 5",
+        sep.join([*good, ""]): "the line has 6 fields, and the source 5",
+        sep.join([*good[:2], "-", "z", "-"]): "column 'served': 'z' is not of type",
+    }
+    folder = tmp_path / "of=1"
+    folder.mkdir()
+    text = "\n".join([sep.join(good), *lines])
+    for header in (True, False):
+        names = sep.join(["time", "driver", "area", "served", "fare"]) + "\n" if header else ""
+        (folder / "orders.csv").write_text(names + text)
+        source = {"format": "csv", "path": str(tmp_path), "schema": DDL, "sep": sep}
+        spec = pipeline(source=source | {"header": header, "nullvalue": "-"})
+        with pytest.warns(UserWarning, match="6 of 7 records were rejected"):
+            found = muntin.summarize(None, spec, ledger=temporary())
+        kept = {r.raw.decode(): r.detail for _, r in found.ledger.rejected("orders")}
+        assert {line: kept[line][: len(why)] for line, why in lines.items()} == lines
+
+
+def test_an_object_that_does_not_fit_says_which_of_its_columns(spark, tmp_path):
+    good = {"time": "2023-11-14T22:13:20Z", "driver": "a", "area": 1, "served": 1, "fare": 5}
+    wrong = {
+        json.dumps(good | {"area": "x"}): "column 'area': 'x' is not of type bigint: where",
+        json.dumps(good | {"served": {"a": 1}}): "column 'served': {'a': 1} is not of type bigint:",
+        json.dumps(good | {"time": "today"}): "column 'time': 'today' is not of type timestamp: ",
+        '{"time": ': "the record does not parse",
+        # of what a field makes nothing is known
+        json.dumps(good | {"fare": "x"}): "the record does not parse",
+    }
+    (tmp_path / "orders.json").write_text("\n".join([json.dumps(good), *wrong]))
+    source = {"format": "json", "path": str(tmp_path), "schema": DDL}
+    spec = pipeline(source=source, fields={"fare": "nullif(fare, 5)"})
+    with pytest.warns(UserWarning, match="5 of 6 records were rejected"):
+        found = muntin.summarize(None, spec, ledger=temporary())
+    kept = {r.raw.decode(): r.detail for _, r in found.ledger.rejected("orders")}
+    assert {line: kept[line][: len(why)] for line, why in wrong.items()} == wrong
+
+
 @pytest.mark.parametrize("named", [{}, {"TimeZone": "Europe/Berlin", "Header": True}])
 @pytest.mark.parametrize("fields", [{}, {"one": "1"}])
 def test_csv_is_read_as_all_write_it(spark, tmp_path, named, fields):

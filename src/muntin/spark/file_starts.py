@@ -18,7 +18,7 @@ from pyarrow import types, uint64
 
 from muntin.errors import SourceError
 from muntin.spark.ddl import UNKNOWN, declared
-from muntin.spark.files import filled_files, unpacked
+from muntin.spark.files import filled_files, local_path, partitions_of, unpacked
 from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
@@ -60,19 +60,22 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
         return {"lines": "json", "encoding": "utf-8", "comment": "", "whole": whole}
     encoding = options.get("encoding") or options.get("charset") or "utf-8"
     whole = options.keys() & {"multiline", "linesep"}
-    if not has_headers(source):
-        known = {"encoding": encoding, "whole": bool(whole)}
-        return known if source.format in ("csv", "text") else {}
     separator = options.get("sep") or options.get("delimiter") or ","
     separator = ESCAPED.get(separator, separator)
+    if source.format not in ("csv", "text"):
+        return {}
+    files, here = filled_files(source.path or ""), local_path(source.path or "")
     form: dict[str, Any] = {
-        "names": list(names),
-        "separator": separator,
         "encoding": encoding,
         "whole": bool(whole),
-        "comment": options.get("comment", ""),
+        "separator": separator,
+        "null": options.get("nullvalue", ""),
+        "folders": sorted(partitions_of(here, map(Path, files))) if here else [],
     }
-    headers = (header_of(file, form) for file in filled_files(source.path or ""))
+    if not has_headers(source):
+        return form
+    form |= {"names": list(names), "comment": options.get("comment", "")}
+    headers = (header_of(file, form) for file in files)
     first = next(filter(None, headers), [])
     is_other = names and not {*map(str.casefold, first)} & {*map(str.casefold, names)}
     if is_other and any(map(_TIME.match, first)):
@@ -86,13 +89,17 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
 
 def header_of(path: str, form: Mapping[str, Any]) -> list[str]:
     """The fields of a file's first line; none where it cannot be read here."""
-    line, separator = _first_line(path, form), form["separator"]
-    if len(separator) > 1:  # Python's reader knows none of these
-        line, separator = line.replace(separator, _UNIT), _UNIT
     try:
-        return next(csv.reader([line], delimiter=separator), [])
+        return fields_of(_first_line(path, form), form["separator"])
     except csv.Error:
         return []  # it is Spark that reads the file, and says what is wrong with it
+
+
+def fields_of(line: str, separator: str) -> list[str]:
+    """Of a record of CSV. Raises csv.Error: it is none."""
+    if len(separator) > 1:  # Python's reader knows none of these
+        line, separator = line.replace(separator, _UNIT), _UNIT
+    return next(csv.reader([line], delimiter=separator), [])
 
 
 def _first_line(path: str, form: Mapping[str, Any]) -> str:

@@ -85,7 +85,8 @@ def prepared(
     """
     if not is_raw(df) or pipeline.fields:
         columns, _ = needed(df, pipeline)
-        return columns, reader_of_files(columns) if FILE in columns.columns else placed
+        is_of_files = FILE in columns.columns
+        return columns, reader_of_files(columns, pipeline.fields) if is_of_files else placed
     own, parser = _format(_value(pipeline))
     wanted = pipeline.columns_read()
     raw = _with_places(df, [c for c in wanted if c not in own.names])

@@ -6,16 +6,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
+from muntin.arrow import pc, plain_value
 from muntin.spark.file_starts import is_replaced, wrong_start
 from muntin.spark.json_lines import passed_over
-from muntin.spark.partials import CORRUPT_COLUMN, WHY_COLUMN, Placed
+from muntin.spark.misfits import misfit
+from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,21 +59,27 @@ def with_files(
     return df.withMetadata(FILE, {START: json.dumps(start)}) if start else df
 
 
-def reader_of_files(df: DataFrame) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]:
-    """What reads the batches of a frame `with_files`, or of some of its columns."""
+def reader_of_files(
+    df: DataFrame, fields: Iterable[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Placed]]:
+    """What reads the batches of a frame `with_files`, or of some of its columns. `fields`: those
+    that are not the files' own."""
     said = df.schema[FILE].metadata.get(START)
-    return partial(in_files, start=None if said is None else json.loads(said))
+    start = json.loads(said) if said else {}
+    kinds = start.get("kinds", {})
+    kinds |= dict.fromkeys(kinds.keys() & {*fields}, "string")  # a null there tells nothing
+    return partial(in_files, start=start)
 
 
 def in_files(
-    batches: Iterable[pa.RecordBatch], start: Mapping[str, Any] | None = None
+    batches: Iterable[pa.RecordBatch], start: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Placed]:
     """Batches without the columns that tell their rows' places, and these: path, row 12.
 
     Rows of files that do not begin as `start` says are marked as malformed. What Spark passes over
     in lines of JSON comes as rows that are.
     """
-    block, counted, wrong = None, 0, ""
+    block, counted, wrong, explained = None, 0, "", 0
     replaced: dict[str, bool] = {}
     broken = pa.array([], pa.string())
     for batch in batches:
@@ -94,6 +102,9 @@ def in_files(
                 read = _malformed(read, np.ones(part.num_rows, bool), wrong)
             elif start:
                 read = _without_replaced(read, begins[0], start, replaced, broken)
+                whys = _misfits(read, start, REJECTED_KEPT_MAX - explained)
+                explained += len(whys)
+                read = _explained(read, whys) if whys else read
             yield read, partial(_counted, *begins, counted)
             counted += part.num_rows
 
@@ -133,6 +144,29 @@ def _without_replaced(
     if path not in known:
         known[path] = is_replaced(_shown(path), start)
     return _malformed(batch, found, _NOT_UTF8) if known[path] else batch
+
+
+def _misfits(batch: pa.RecordBatch, start: Mapping[str, Any], most: int) -> dict[int, str | None]:
+    """Row -> why Spark did not take it, of the first ones."""
+    names = batch.schema.names
+    if most <= 0 or "kinds" not in start or CORRUPT_COLUMN not in names:
+        return {}
+    texts = batch.column(CORRUPT_COLUMN)
+    if WHY_COLUMN in names:
+        texts = pc.if_else(batch.column(WHY_COLUMN).is_null(), texts, None)
+    found = {}
+    for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))[:most].tolist():
+        nulls = {name for name in names if not batch.column(name)[row].is_valid}
+        text = plain_value(texts.slice(row, 1))  # which may not be UTF-8
+        found[row] = misfit(text, start, nulls & start["kinds"].keys())
+    return found
+
+
+def _explained(batch: pa.RecordBatch, whys: Mapping[int, str | None]) -> pa.RecordBatch:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    said = pa.array([whys.get(row) for row in range(batch.num_rows)], pa.string())
+    columns[WHY_COLUMN] = pc.coalesce(columns.get(WHY_COLUMN, said), said)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _malformed(

@@ -119,6 +119,9 @@ def read_of(df: DataFrame, source: SourceSpec) -> DataFrame:
     start = form_of(source, names)
     if source.format == "orc":
         start = {"orc": dict(df.dtypes), "encoding": ""}
+    if start and is_text and "quote" not in map(str.lower, source.options):
+        others = {CORRUPT_COLUMN, *start.get("folders", ())}
+        start["kinds"] = {name: kind for name, kind in df.dtypes if name not in others}
     return with_files(_with_timestamps(df, source), source.format, start)
 
 
