@@ -26,6 +26,7 @@ from muntin.spark.files import files_at, filled_files, is_nested, local_path, pa
 from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file, batch_source
 from muntin.spec import Pipeline, SourceSpec
+from tests.pipeline.support import events
 
 PATIENCE_SECONDS = 300
 
@@ -40,6 +41,33 @@ def laid(folder, *names):
 
 def found(folder, pattern=""):
     return [str(file.relative_to(folder)) for file in files_at(folder / pattern)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fields", [{}, {"half": "served / 2"}])
+def test_a_column_that_a_later_file_lacks_is_told_by_all(spark, tmp_path, caplog, fields):
+    table, folder = events([(0, "a", 1, 1, 5)]), tmp_path / "data"
+    folder.mkdir()
+    pq.write_table(table, folder / "a.parquet")
+    pq.write_table(table.drop_columns("served"), folder / "b.parquet")
+    summed = {"keys": ["driver"], "indicators": ["half" if fields else "served"]}
+    spec = Pipeline.of({
+        "name": "orders", "time": "time", "pane": "10 s", "summaries": {"orders": summed},
+        "source": {"format": "parquet", "path": str(folder)}, "fields": fields,
+    })  # fmt: skip
+    ways = (
+        lambda: list(wrong_in(spec)),
+        lambda: muntin.summarize(None, spec, ledger=temporary()),
+        lambda: muntin.stream(
+            None, spec, ledger=temporary(), checkpoint=str(tmp_path / "c"), once=True
+        ).await_termination(PATIENCE_SECONDS),
+    )
+    for way in ways:
+        caplog.clear()
+        way()
+        told = [line.getMessage() for line in caplog.records if line.name.startswith("muntin")]
+        path = f"{folder}/b.parquet"
+        assert told == [f"orders: {path} has no column 'served', which is null there"]
 
 
 def test_what_is_hidden_is_nobodys(tmp_path):

@@ -32,7 +32,7 @@ from muntin.spark.files import (
     is_pattern,
     partitions_of,
 )
-from muntin.spark.frame_columns import no_column, separated
+from muntin.spark.frame_columns import may_read, no_column, separated
 from muntin.spark.java import java_version
 from muntin.spark.kafka import columns_of
 from muntin.spark.options import mistyped, wrong_counts
@@ -75,10 +75,14 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
     yield from problems
     if source is not None and not problems:
         from muntin.spark.parquet import readable_files
+        from muntin.spark.source import check_kinds
 
         try:
-            if source.is_plain_parquet:
-                readable_files(source, pipeline, filled_files(source.path or ""))
+            files = filled_files(source.path or "") if source.is_plain_parquet else []
+            readable_files(source, pipeline, files)
+            if pipeline.fields and files:  # Spark reads them; of its types nothing is known yet
+                read = may_read(pipeline, seen.columns or ())
+                check_kinds(source, files, dict.fromkeys(read, "string"), (), pipeline.name)
         except SourceError as problem:  # another file than the first
             yield f"source.path: {problem}"
 

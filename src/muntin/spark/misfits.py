@@ -28,7 +28,7 @@ def misfit(text: str, form: Mapping[str, Any], nulls: Collection[str]) -> str | 
     for name, value in named.items() if isinstance(named, dict) else ():
         if name in nulls and value not in (None, "", form.get("null")) and kinds[name] != "string":
             return (
-                f"column '{name}': {repr(value)[:_SHOWN_CHARACTERS]} is not of type {kinds[name]}: "
+                f"column '{name}': {repr(value)[:_SHOWN_CHARACTERS]} is not {kinds[name]}: "
                 "where it is right, declare the column as string, and take a field that reads it"
             )
     if is_line and len(values) != len(kinds):

@@ -159,6 +159,7 @@ def gather_batch(
     if source.format != "parquet" or not is_classic(df.sparkSession):
         return None
     files: Sequence[str] = ()
+    teller = pipeline.name
     try:
         files = readable_files(source, pipeline, _files_of(df), df.sparkSession)
     except MixedKeysError:
@@ -166,11 +167,12 @@ def gather_batch(
     except SourceError as problem:
         _LOG.warning("%s: %s: it is read by Spark, which takes for null what is not there",
                      pipeline.name, problem)  # fmt: skip
+        teller = ""
     if files:
         return _gather_files(df.sparkSession, files, pipeline)
     read = may_read(pipeline, df.columns)
     kinds = {name: kind for name, kind in df.dtypes if name in read}
-    check_kinds(source, _files_of(df), kinds, nanoseconds)
+    check_kinds(source, _files_of(df), kinds, nanoseconds, teller)
     return None
 
 

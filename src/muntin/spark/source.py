@@ -80,7 +80,8 @@ def batch_source(
     if source.format == "parquet":
         read = may_read(pipeline, found.columns) if pipeline else ()
         kinds = {name: kind for name, kind in found.dtypes if name in read}
-        check_kinds(source, filled_files(source.path or ""), kinds, nanoseconds_of(source))
+        name = pipeline.name if pipeline else ""
+        check_kinds(source, filled_files(source.path or ""), kinds, nanoseconds_of(source), name)
     return read_of(found, source)
 
 
@@ -150,17 +151,25 @@ def check_kinds(
     files: Sequence[str],
     kinds: Mapping[str, str],
     nanoseconds: Collection[str],
+    teller: str,
 ) -> None:
     """Does Spark read these columns of local Parquet files as what they are? `kinds`: its types of
-    them; `nanoseconds`: as `nanoseconds_of`. Raises SourceError: it would read numbers of another
-    type or unit, as the bytes stand there: 65,537 as 1, 1.25 as 125, and times as a thousandth."""
+    them; `nanoseconds`: as `nanoseconds_of`. Warns of files that lack one, where `teller` is not
+    "". Raises SourceError: it would read numbers of another type or unit, as the bytes stand there:
+    65,537 as 1, 1.25 as 125, and times as a thousandth."""
     here = local_path(source.path or "")
-    others = {*nanoseconds, *(partitions_of(here, map(Path, files)) if here else ())}
+    told = partitions_of(here, map(Path, files)) if here else set[str]()
+    read = kinds.keys() - told if teller and source.schema_ is None else set[str]()
+    others = {*nanoseconds, *told}
     kinds = {n: k for n, k in kinds.items() if n not in others and OF_ONE_TYPE.fullmatch(k)}
     ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
     wanted = declared(ddl) if ddl else {}
-    for file in files if wanted or nanoseconds else ():
-        for field in _schema(file):
+    for file in files if wanted or nanoseconds or read else ():
+        schema = _schema(file)
+        there = {*map(str.casefold, schema.names)}  # by Spark's rule
+        for name in sorted(n for n in read if there and n.casefold() not in there):
+            _LOG.warning("%s: %s has no column '%s', which is null there", teller, file, name)
+        for field in schema:
             name, there = field.name, field.type
             is_meant = source.schema_ and pa.types.is_temporal(there)  # as the number of it
             if is_meant or pa.types.is_duration(there) or pa.types.is_null(there):
