@@ -52,6 +52,8 @@ class Proxy:
             self._close(*pair)
 
     def close(self) -> None:
+        with suppress(OSError):  # else its thread waits on, and may come to listen for another
+            self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self.cut_all()
 
@@ -91,7 +93,7 @@ class Proxy:
                     break
                 if not self._passed(data, server):
                     break
-        self._close(client, server)
+        self._ended(client, server)
 
     def _answer(
         self, client: socket.socket, server: socket.socket, answered: threading.Event
@@ -100,7 +102,7 @@ class Proxy:
             while data := server.recv(1 << 16):
                 if answered.is_set() or not self._passed(data, client):
                     break
-        self._close(client, server)
+        self._ended(client, server)
 
     def _passed(self, data: bytes, to: socket.socket) -> bool:
         if self._chance():
@@ -111,9 +113,17 @@ class Proxy:
         return True
 
     def _close(self, *pair: socket.socket) -> None:
-        with self._lock:
-            self._pairs.discard((pair[0], pair[1]))
+        """Both are still open: a thread that is about to read would take another's number."""
         for one in pair:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            one.close()
+
+    def _ended(self, client: socket.socket, server: socket.socket) -> None:
+        """By each of the two threads at its end."""
+        self._close(client, server)
+        with self._lock:
+            is_last = (client, server) not in self._pairs
+            self._pairs.discard((client, server))
+        if is_last:
+            client.close()
+            server.close()

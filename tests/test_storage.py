@@ -109,6 +109,9 @@ def bad_store(request, monkeypatch):
     monkeypatch.setattr(storage, "BYTES_A_SECOND_MIN", 16 << 20)
     s3fs.S3FileSystem.clear_instance_cache()
     yield
+    server.shutdown(
+        socket.SHUT_RDWR
+    )  # else its thread waits on, and may come to listen for another
     server.close()
     for connection in taken:
         connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from tests.server.proxy import under_a_path
 pytestmark = pytest.mark.slow
 LARGE = 2**60 + 1  # which a number of JavaScript rounds
 KEY = "k" * 500
+EVERY_SECONDS = 3  # between two times that a page asks for what is new
 
 
 def test_a_stream_is_watched(page, server, feeder):
@@ -99,19 +101,26 @@ def test_of_few_events_the_load_is_by_the_hour_or_day(page, ledger):
 
 def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, server, feeder):
     """Six batches within some seconds, then two while the page is hidden."""
-    asked = []
+    asked, waiting = [], set()
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2].split("?")[0]))
+    page.on("request", lambda request: waiting.add(request))
+    for end in ("requestfinished", "requestfailed"):
+        page.on(end, lambda request: waiting.discard(request))
     page.goto(server.url)
     page.wait_for_selector("#load svg")
     drawn = page.evaluate("document.querySelector('#load svg').outerHTML")
     asked.clear()
+    began = time.monotonic()
     for _ in range(6):
         feeder.minute()
         page.wait_for_timeout(600)  # a state comes twice a second
-    assert asked.count("history") <= 3
-    assert asked.count("catalogue") <= 3
+    most = (time.monotonic() - began) / EVERY_SECONDS + 2  # 3, unless the machine is busy
+    assert asked.count("history") <= most
+    assert asked.count("catalogue") <= most
     page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: true})")
     page.wait_for_timeout(300)
+    while waiting:  # what had begun may go on
+        page.wait_for_timeout(300)
     asked.clear()
     for _ in range(2):
         feeder.minute()
