@@ -63,6 +63,19 @@ def test_one_bad_time_among_few_is_named_with_its_row(init):
         assert "1 of 10 rows have no time in 'at', such as 'soon' in row 5 of d.csv" in said
 
 
+def test_a_column_with_the_name_of_an_answers_is_given_another(init):
+    rows = [f"{MINUTES[n]},EWR,{n % 5}" for n in range(100)]
+    found, said = init("d.csv", csv(rows).replace("delay", "Count"))
+    assert (found.fields, *found.summaries["d"].indicators) == (
+        {"Count_value": "`Count`"},
+        "Count_value",
+    )
+    assert "'Count' is a column of the answers too: it is read as 'Count_value'" in said
+    table = pa.table({"time": pa.array(MINUTES[:9]), "count": [*"abcabcabc"], "at": [1.5] * 9})
+    found, _ = init("d.parquet", table)
+    assert found.summaries["d"].keys == (("count_value",),)
+
+
 def test_times_of_flow_records_with_microseconds(init):
     """As Argus and nfdump write them: of six digits, also where some rows have fewer."""
     for fraction in ("{:06}", "{:03}"):

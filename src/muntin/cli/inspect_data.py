@@ -13,6 +13,7 @@ from muntin.arrow import pc
 from muntin.cli.sample import Sample, count, sampled
 from muntin.errors import SourceError
 from muntin.kinds.columns import in_backticks, in_sql
+from muntin.kinds.vector_matrix import ANSWERED
 from muntin.select.syntax import quoted, text_literal
 from muntin.spark.event_time import ABSENT, event_times, unit_of
 from muntin.summaries.indicators import DIGITS_MAX
@@ -115,7 +116,19 @@ def inspect(data: Path) -> Found:
     found.fields = {n: text for n, text in sample.fields.items() if n in read} | found.fields
     if sample.unread:
         _leave_unread(found, sample, read)
+    for names in (found.keys, found.indicators):
+        names[:] = [_apart_from_answers(found, name) for name in names]
     return found
+
+
+def _apart_from_answers(found: Found, name: str) -> str:
+    """The name under which a column is read that has the name of one of the answers'."""
+    if name.lower() not in ANSWERED:
+        return name
+    other = f"{name}_value"
+    found.fields[other] = found.fields.pop(name, in_backticks(name))
+    found.warnings.append(f"'{name}' is a column of the answers too: it is read as '{other}'")
+    return other
 
 
 def _leave_unread(found: Found, sample: Sample, read: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ from muntin.segments.table import Segment
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX
 from muntin.summaries.indicators import IndicatorType
 
-_ANSWERED = frozenset(("count", "row", "overflow"))
+ANSWERED = frozenset(("count", "row", "overflow"))
 """Columns of the answers, beside which keys and indicators stand."""
 
 
@@ -75,7 +75,7 @@ class VectorMatrixSpec(SegmentSpec):
     @model_validator(mode="after")
     def _names_stand_apart(self) -> Self:
         check_case(self.indicators)
-        check_answered(self.columns(), _ANSWERED)
+        check_answered(self.columns(), ANSWERED)
         keys = {name.lower() for key in self.keys for name in key}
         for name in self.columns():
             if name in self.indicators and name.lower() in keys:
