@@ -26,7 +26,7 @@ from muntin.spark.files import files_at, filled_files, is_nested, local_path, pa
 from muntin.spark.parquet import check_files
 from muntin.spark.source import _of_first_file, batch_source
 from muntin.spec import Pipeline, SourceSpec
-from tests.pipeline.support import events
+from tests.pipeline.support import events, pipeline
 
 PATIENCE_SECONDS = 300
 
@@ -68,6 +68,16 @@ def test_a_column_that_a_later_file_lacks_is_told_by_all(spark, tmp_path, caplog
         told = [line.getMessage() for line in caplog.records if line.name.startswith("muntin")]
         path = f"{folder}/b.parquet"
         assert told == [f"orders: {path} has no column 'served', which is null there"]
+
+
+@pytest.mark.spark
+def test_files_that_a_source_leaves_out_need_not_fit(spark, tmp_path):
+    table = events([(0, "a", 1, 1, 5)])
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.set_column(4, "fare", pa.array([1.5])), tmp_path / "b.parquet")
+    source = {"format": "parquet", "path": str(tmp_path), "pathGlobFilter": "{a,c}*.parquet"}
+    found = muntin.summarize(None, pipeline(source=source), ledger=temporary())
+    assert found.progress.counted == 1
 
 
 def test_what_is_hidden_is_nobodys(tmp_path):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -81,8 +82,16 @@ def batch_source(
         read = may_read(pipeline, found.columns) if pipeline else ()
         kinds = {name: kind for name, kind in found.dtypes if name in read}
         name = pipeline.name if pipeline else ""
-        check_kinds(source, filled_files(source.path or ""), kinds, nanoseconds_of(source), name)
+        check_kinds(source, _files_read(found, source), kinds, nanoseconds_of(source), name)
     return read_of(found, source)
+
+
+def _files_read(found: DataFrame, source: SourceSpec) -> list[str]:
+    """The local files of a source of Parquet; options may leave some out."""
+    if source.is_plain_parquet:
+        return filled_files(source.path or "")
+    addresses = map(urlsplit, found.inputFiles())
+    return sorted(unquote(each.path) for each in addresses if each.scheme in ("", "file"))
 
 
 def stream_source(
