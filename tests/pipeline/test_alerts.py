@@ -199,6 +199,49 @@ def test_a_source_that_ends_and_goes_on_holds_up_no_alert(window):
     assert [state for state, *_ in fired[0]] == ["firing", "resolved"]
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.booleans()), max_size=6),
+    st.randoms(use_true_random=False),
+    st.sampled_from((0, 60, 90, 180)),
+)
+def test_sliding_windows_that_one_end_has_closed_count_one_by_one(runs, random, wait):
+    """And once they come again, as if they had been so at once. Windows of 60 s, each 20 s; the
+    account keeps what held in each of them."""
+    closings, at = [], 0
+    for whole, ends, hole in runs:
+        closings += [(at + 20 * n, at + 20 * n + 60) for n in range(whole)]
+        at += 20 * whole
+        halves = [(at, at + 50), (at + 20, at + 50), (at + 40, at + 50)]
+        closings += halves[: random.randint(1, 3)] if ends else []
+        at += 200 * (hole and not ends)
+    spec = alerting({"when": "true", "for": f"{wait} seconds", "by": "driver"})
+    state = json.loads(json.dumps(EMPTY))
+    account, firing, held = [], set(), [(-1, 0, {})]  # of a window: start, end, driver -> since
+    for number, (start, end) in enumerate(closings):
+        drivers = [driver for driver in "ab" if random.random() < 0.7]
+        step = _Look(spec, json.loads(json.dumps(state)), number)
+        times = start * SECOND, end * SECOND
+        step.take("busy", spec.queries["busy"].alert, [{"driver": d} for d in drivers], *times)
+        state = step.state
+        while held[-1][0] >= start:
+            held.pop()
+        until, (_, _, before) = max(end for _, end, _ in held), held[-1]
+        here = {}
+        for driver in drivers:
+            since, fired = before.get(driver, (start, False))
+            if start > until and not fired:
+                since = start
+            here[driver] = since, fired or end - since >= wait
+        held.append((start, end, here))
+        ended = firing - here.keys()
+        begun = {driver for driver, (_, fired) in here.items() if fired} - firing
+        firing = firing - ended | begun
+        account += [("resolved", driver, number) for driver in sorted(ended)]
+        account += [("firing", driver, number) for driver in sorted(begun)]
+    made = [(c["state"], c["by"]["driver"], int(c["id"].split(".")[2])) for c in state["changes"]]
+    assert sorted(made) == sorted(account)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_revision_that_came_after_a_later_window_does_not_count(together, monkeypatch):
     """However many closings are looked at in one go."""

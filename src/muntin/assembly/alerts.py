@@ -268,7 +268,7 @@ class _Look:
                 del self.state["alerts"][name]
             elif any(tuple(one["by"]) != specs[name].by for one in active.values()):
                 self._end(name, active, [], self.now)
-                alert.pop("ended", None)
+                alert.pop("before", None)
 
     def take(self, name: str, spec: AlertSpec, rows: Rows, start: int, end: int) -> None:
         """The condition held for these rows, and no others, from `start` to `end`."""
@@ -285,33 +285,41 @@ class _Look:
             if len(key) > TEXT_MAX:  # those that differ further on are others
                 key = hashlib.sha256(key.encode()).hexdigest()
             found.setdefault(key, []).append(row)
-        ended = alert.pop("ended", {})
-        if start > alert.get("start", -1) and end != until:
-            ended = {}  # else by this window, as it was before: it may have ended with its source
-        if not hole and not by_clock:
-            ended |= {key: one["since"] for key, one in active.items() if key not in found}
+        known: dict[str, int | None] = {  # of what holds, since when; what waits waits anew
+            key: one["since"] for key, one in active.items() if not hole or one["fired"] is not None
+        }
+        before = alert.pop("before", [])
+        while before and before[-1][0] >= start:  # this one comes again: as it was in front of it
+            known |= before.pop()[1]
+        if by_clock or end != until:
+            before = []  # those that the source's end has closed, and may come again, share one
         self._end(name, active, found, end)
         space = ACTIVE_MAX - sum(len(each["active"]) for each in self.state["alerts"].values())
         alert["left_out"] = 0
         for key, of_key in found.items():
+            since = known.get(key)
+            if since is None or since > end:  # or the clock was set back
+                since = start
             if key not in active:
                 if space <= 0:
                     alert["left_out"] += 1
                     continue
                 space -= 1
                 by = {said: _cut(of_key[0].get(name)) for said, name in columns.items()}
-                active[key] = {"since": ended.pop(key, start), "fired": None, "by": by}
+                active[key] = {"since": since, "fired": None, "by": by}
             elif unseen > UNSEEN_US:
                 active[key]["unseen"] = active[key].get("unseen", 0) + unseen
             one = active[key]
             if one["fired"] is None:
-                if hole or one["since"] > end:  # or the clock was set back
-                    one |= {"since": start, "unseen": 0}
-                if end - one["since"] - one.get("unseen", 0) >= spec.for_:
+                if since != one["since"]:
+                    one |= {"since": since, "unseen": 0}
+                if end - since - one.get("unseen", 0) >= spec.for_:
                     one["fired"] = end
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None or by_clock else max(end, until)
-        alert["start"], alert["ended"] = start, ended
+        now = {key: one["since"] for key, one in active.items()}
+        undo = {key: known.get(key) for key in known | now if known.get(key) != now.get(key)}
+        alert["before"] = [] if by_clock else [*before, [start, undo]]
 
     def _end(self, name: str, active: dict[str, Any], found: Any, at: int) -> None:
         for key in [key for key in active if key not in found]:
