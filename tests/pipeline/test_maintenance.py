@@ -451,18 +451,33 @@ def test_a_pipeline_that_is_closed_merges_no_more():
     assert not compacting.is_alive()
 
 
-def test_a_change_that_fails_half_way_leaves_a_pipeline_that_goes_on(monkeypatch):
+@pytest.mark.parametrize(
+    "where", ["muntin.spark.ingest.Maintenance", "muntin.ledger.sqlite_writer.Writer.set_alerts"]
+)
+def test_a_change_that_fails_half_way_leaves_a_pipeline_that_goes_on(where, monkeypatch):
+    """By the spec of before, which readers have as well."""
+
     def busy(*_):
         raise LedgerError("the ledger is busy")
 
-    batches = [[events([(at, "d", 1, 1, 1)])] for at in range(4)]
+    batches = [[events([(at, "d", 1, 1, 1)])] for at in range(6)]
+    alert = {"when": "true"}
+    queries = {"busy": {"select": "SELECT count FROM others(driver)", "alert": alert}}
+    window = {"kind": "tumbling", "length": "10 s"}
+    other = pipeline(summaries={"others": {"keys": ["driver"], "window": window}}, queries=queries)
     with run(pipeline(), batches[:2]) as ingest:
+        stored = ingest.ledger.pipeline("orders").spec
         with monkeypatch.context() as for_a_while:
-            for_a_while.setattr("muntin.spark.ingest.Maintenance", busy)
+            for_a_while.setattr(where, busy)
             with pytest.raises(LedgerError, match="busy"):
-                ingest.reconfigure(pipeline())
-        taken(ingest, batches[2:])
+                ingest.reconfigure(other)
+        assert ingest.ledger.pipeline("orders").spec == stored
+        assert ingest.pipeline == pipeline()
+        taken(ingest, batches[2:4])
         assert slices_of(ingest.ledger, "orders", ingest.pipeline.pane).count == 4
+        ingest.reconfigure(other)
+        taken(ingest, batches[4:])
+        assert slices_of(ingest.ledger, "others", ingest.pipeline.pane).count == 2
 
 
 def test_a_ledger_that_is_finished_holds_each_slice_once():

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -55,21 +56,21 @@ class Ingest:
         query_id: str,
         run: str = "",
         mode: Mode = "continue",
+        begins: int = 0,
         on_batch: Callable[[Ingest], None] | None = None,
         ended_by: Callable[[], str] = lambda: "",
         of_source: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """`run` is that of the streaming query, which is another after each of its starts;
-        `ended_by` tells why nothing more will come, "" while something may; `of_source` gives
+        `begins` is the batch that comes next; `ended_by` tells why nothing more will come, "" while something may; `of_source` gives
         what the status says of the source: `lag`, `missed`."""
-        self.pipeline = pipeline
         self.ledger = ledger
         self.query_id = query_id
         self.progress = Progress()
         self._on_batch = on_batch
         self._lock = threading.RLock()
-        self._cache = _cache_of(pipeline)
-        self._queries = StandingQueries(pipeline, ledger, self._cache)
+        cache = _cache_of(pipeline)
+        queries = StandingQueries(pipeline, ledger, cache)
         if pipeline.webhook is not None:
             pipeline.webhook.key()  # refuses, before anything changes
         before = None
@@ -80,18 +81,20 @@ class Ingest:
         self._runs = with_run(query_runs(ledger, pipeline.name), run)
         plain = spec_to_store(pipeline, before)
         cuttings_of(pipeline, ledger)  # refuses as well
-        self.writer: Writer = ledger.open_writer(pipeline.name, plain, query_id=query_id, mode=mode)
+        self.writer: Writer = ledger.open_writer(
+            pipeline.name, plain, query_id=query_id, mode=mode, begins=begins
+        )
         info = ledger.pipeline(pipeline.name)
         if before is not None and info is not None and info.counted != before.counted:
             # an older writer has committed meanwhile, by its own spec
             self.writer.set_spec(spec_to_store(pipeline, replace(info, spec=before.spec)))
         self._watermark = info and info.watermark
         self._newest = info and info.max_event_time
-        self._set_up()
+        self._set_up(pipeline, queries, cache)
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
         self._of_source = of_source
-        self._alerts = Alerts(pipeline, ledger, self.writer, self._queries)
+        self._alerts = Alerts(pipeline, ledger, self.writer, queries)
         self.status = PipelineStatus(
             self.writer, lasting=self._condition, passing=self._passing, ended_by=ended_by
         )
@@ -101,17 +104,26 @@ class Ingest:
         )
         self._answering.start()
 
-    def _set_up(self) -> None:
-        self._sequences = PipelineShards(self.pipeline, self.ledger)
-        self._cuttings = cuttings_of(self.pipeline, self.ledger)
-        self._types = StoredTypes(self._cuttings)
-        self._assembler = Assembler(
-            self.pipeline, self.ledger, self.writer, self._queries, self._cache
-        )
-        self._maintenance = Maintenance(
-            self.pipeline, self.ledger, self.writer, self._assembler.layouts, self._cuttings,
-            self._cache, self._assembler.open_starts, self._assembler.open_from,
+    def _set_up(
+        self,
+        pipeline: Pipeline,
+        queries: StandingQueries,
+        cache: SegmentCache,
+        adopt: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Work by a spec that is stored. `adopt` is the last that may fail; then all is as it was,
+        but for the ledger."""
+        sequences = PipelineShards(pipeline, self.ledger)
+        cuttings = cuttings_of(pipeline, self.ledger)
+        assembler = Assembler(pipeline, self.ledger, self.writer, queries, cache)
+        maintenance = Maintenance(
+            pipeline, self.ledger, self.writer, assembler.layouts, cuttings,
+            cache, assembler.open_starts, assembler.open_from,
         )  # fmt: skip
+        adopt()
+        self.pipeline, self._queries, self._cache = pipeline, queries, cache
+        self._sequences, self._cuttings, self._types = sequences, cuttings, StoredTypes(cuttings)
+        self._assembler, self._maintenance = assembler, maintenance
 
     def take(self, batch_id: int, gather: GatherRows) -> None:
         """Commit one batch, unless it was committed already, and close what it seals."""
@@ -248,13 +260,20 @@ class Ingest:
             # refuse damaged shards, and shards without a place for them, before anything changes
             PipelineShards(pipeline, self.ledger)
             cuttings_of(pipeline, self.ledger)
-            self.writer.set_spec(spec_to_store(pipeline, self.ledger.pipeline(pipeline.name)))
-            self._alerts.adopt(pipeline, queries)
-            self._queries.close()
-            self._queries, self._cache = queries, cache
-            self.pipeline, before = pipeline, self._maintenance
-            self._set_up()
-            before.close()  # only now: where that failed, it goes on
+            stored = self.ledger.pipeline(pipeline.name)
+            assert stored is not None  # noqa: S101 (its writer is open)
+            self.writer.set_spec(spec_to_store(pipeline, stored))
+            queries_before, maintenance_before = self._queries, self._maintenance
+            try:
+                adopt = partial(self._alerts.adopt, pipeline, queries)
+                self._set_up(pipeline, queries, cache, adopt)
+            except Exception:
+                queries.close()
+                with suppress(LedgerError):  # as long as it fails, no batch comes by either
+                    self.writer.set_spec(stored.spec)
+                raise
+            queries_before.close()
+            maintenance_before.close()
             self.progress.doubt = ""
             self.status.refuse("")
 
