@@ -40,6 +40,7 @@ from tests.pipeline.support import (
     run,
     slices_of,
 )
+from tests.server.conftest import until
 
 MINUTE = 60 * SECOND
 
@@ -478,6 +479,23 @@ def test_a_change_that_fails_half_way_leaves_a_pipeline_that_goes_on(where, monk
         ingest.reconfigure(other)
         taken(ingest, batches[4:])
         assert slices_of(ingest.ledger, "others", ingest.pipeline.pane).count == 2
+
+
+def test_a_change_whose_word_the_ledger_does_not_take_is_a_change(monkeypatch):
+    """The next sign of life says so."""
+
+    def busy(*_, **__):
+        raise LedgerError("the ledger is busy")
+
+    monkeypatch.setattr("muntin.spark.pipeline_status.BEAT_SECONDS", 0.1)
+    with run(pipeline(), []) as ingest:
+        ingest.status.refuse("it was wrong")
+        changed = pipeline(lateness="40 s")
+        with monkeypatch.context() as for_a_while:
+            for_a_while.setattr("muntin.ledger.sqlite_writer.Writer.set_status", busy)
+            ingest.reconfigure(changed)
+        assert ingest.pipeline == changed
+        until(lambda: "not_taken_over" not in ingest.ledger.status("orders"))
 
 
 def test_a_ledger_that_is_finished_holds_each_slice_once():

@@ -275,7 +275,8 @@ class Ingest:
             queries_before.close()
             maintenance_before.close()
             self.progress.doubt = ""
-            self.status.refuse("")
+            with suppress(LedgerError):  # else the next sign of life says so
+                self.status.refuse("")
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
         """Commit what workers sent; summary -> the panes that events reached."""
