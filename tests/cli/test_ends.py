@@ -215,7 +215,7 @@ def ends_after_its_batch(run: Run, number: int) -> list[str]:
     code, out, err = run.ended()
     assert code == 0, err
     *before, last = said(err)
-    assert last == "stopping after the batch at hand; what was committed stays"
+    assert last == "stopping; a batch at hand ends first, and what was committed stays"
     assert "events a second" in out
     assert status(run.folder)["state"] == "finished"
     assert gone(run), run.left()

@@ -91,5 +91,5 @@ def test_muntin_run_takes_part(tmp_path):
         assert rows == [[item["item"], item["value"]] for item in found["items"]]
         process.send_signal(signal.SIGINT)
         process.wait(60)
-        assert "stopping after the batch at hand" in (tmp_path / "log").read_text()
+        assert "stopping; a batch at hand ends first" in (tmp_path / "log").read_text()
         assert until(lambda: list(server.service.sessions) == ["south"])

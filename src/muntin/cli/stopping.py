@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GENTLY = "\nstopping after the batch at hand; what was committed stays\n"
+_GENTLY = "\nstopping; a batch at hand ends first, and what was committed stays\n"
 _AT_ONCE = "\nstopped; what was committed stays\n"
 
 
