@@ -160,9 +160,10 @@ def check_query(
         asks = f"query {query_id}" if query_id else "a new query"
         raise LedgerConflict(
             f'pipeline "{pipeline}" in {url} was fed by query {fed_by}; {asks} would read the '
-            f"source again and count it twice. Start from the checkpoint of {fed_by}; or set the "
-            'start offsets by hand and pass mode="append" (--append); or start over with '
-            'mode="overwrite" (--reset)'
+            f"source again and count it twice. Start from the checkpoint of {fed_by}; or let it "
+            "begin behind what was counted (Kafka: startingOffsets; files: a path where only newer "
+            'ones lie) and pass mode="append" (--append); or start over with mode="overwrite" '
+            "(--reset)"
         )
 
 
