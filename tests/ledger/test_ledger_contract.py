@@ -297,6 +297,26 @@ def test_missing_batches_are_refused_unless_told(ledger):
     assert held(ledger, "s", PANE, 0, 10) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
 
 
+@pytest.mark.parametrize("begins", [0, 5])
+def test_what_was_accepted_stays_so_though_nothing_comes(ledger, begins):
+    """A new query, or one whose ledger has lost what came before: its next run does not ask."""
+    ledger.open_writer("p", SPEC, query_id="A").commit(batch(0, partial("s", 0, [1])))
+    ledger.open_writer("p", SPEC, query_id="B", mode="append", begins=begins).close()
+    assert ledger.last_batch("p", "B") == (begins - 1 if begins else None)
+    assert ledger.missing_batches("p") == begins
+    writer = ledger.open_writer("p", SPEC, query_id="B")
+    with pytest.raises(LedgerConflict, match=f"batch {begins + 1} comes next: what lies between"):
+        writer.commit(batch(begins + 1, query="B"))
+    for number in (begins, begins, begins + 1):
+        writer.commit(batch(number, partial("s", 0, [2]), query="B"))
+    assert held(ledger, "s", PANE, 0, 10) == {1: 1, 2: 2}
+    assert ledger.missing_batches("p") == begins
+    again = ledger.open_writer("p", SPEC, query_id="B", mode="append", begins=begins + 2)
+    assert again.commit(batch(begins + 4, query="B"))
+    assert ledger.missing_batches("p") == begins + 2
+    assert ledger.missing_batches("q") == 0
+
+
 def test_overwrite_deletes_the_pipelines_data_only(ledger):
     other = ledger.open_writer("other", {"pane_us": 7, "summaries": {"u": {}}}, query_id="B")
     other.commit(batch(0, partial("u", 7, [9]), query="B"))

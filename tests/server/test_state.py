@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muntin.ledger.temporary import temporary
 from muntin.reading.catalog import LedgerCatalog
 from muntin.reading.liveness import STALE_US_MIN, Hearing, liveness
 from muntin.server import state
 from muntin.server.reader import RATE_US, Rates, Reader
+from muntin.server.serving import Server
 from muntin.spark import pipeline_status
+from muntin.spark.ingest import Ingest
+from tests.pipeline.support import pipeline
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
@@ -205,3 +209,14 @@ def test_threads_that_look_at_once_see_the_same():
 
 def test_limits_agree():
     assert STALE_US_MIN == RATE_US  # where nothing comes, the rate is 0 when it is called idle
+
+
+def test_batches_that_were_accepted_as_missing_are_said():
+    ledger = temporary()
+    Ingest(pipeline(), ledger, query_id="q", mode="append", begins=3).close()
+    with Server(ledger, port=0) as server:
+        (shown,) = httpx.get(f"{server.url}/state").json()["pipelines"]
+        metrics = httpx.get(f"{server.url}/metrics").text
+    assert shown["missing_batches"] == 3
+    assert 'muntin_missing_batches_total{pipeline="orders"} 3.0' in metrics
+    ledger.close()

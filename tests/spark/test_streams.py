@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import weakref
+from contextlib import closing
 from io import StringIO
 from unittest.mock import Mock
 
@@ -217,6 +218,31 @@ def test_a_checkpoint_that_is_older_than_the_ledger_is_refused(spark, table, tmp
     shutil.rmtree(place)
     (tmp_path / "new").rename(place)
     assert taken(2) == 300
+
+
+def test_a_ledger_that_was_lost_is_accepted_once_and_says_what_it_lacks(spark, table, tmp_path):
+    """Though nothing comes in the run that accepts it."""
+    (tmp_path / "events").mkdir()
+    source = {"format": "parquet", "path": str(tmp_path / "events")}
+    spec = pipeline(source=source)
+
+    def taken(mode="continue", number=None):
+        if number is not None:
+            pq.write_table(table.slice(number * 9, 9), tmp_path / "events" / f"{number}.parquet")
+        with closing(open_ledger(f"sqlite:///{tmp_path}/l.db")) as ledger:
+            place = str(tmp_path / "checkpoint")
+            found = muntin.stream(None, spec, ledger=ledger, checkpoint=place, once=True, mode=mode)
+            assert found.await_termination(PATIENCE_SECONDS)
+            return ledger.pipelines()[0].read, ledger.missing_batches(spec.name)
+
+    assert [taken(number=number) for number in range(2)] == [(9, 0), (18, 0)]
+    for file in tmp_path.glob("l.db*"):
+        file.unlink()
+    with pytest.raises(LedgerConflict, match=r"no batch of query .*, and batch 2 comes next"):
+        taken()
+    assert taken("append") == (0, 2)
+    assert taken() == (0, 2)
+    assert taken(number=2) == (9, 2)
 
 
 def test_older_events_are_added_beside_a_stream_which_then_goes_on(spark, tmp_path):

@@ -13,8 +13,9 @@ Promises, kept wherever it is stored, and by the same tests:
    remedies) unless the writer was opened with `mode="append"` or `"overwrite"`.
 5. What was committed survives kill -9.
 6. Readers see whole transactions only, and never block the writer.
-7. No silent gap: in `mode="continue"` a query's batches follow each other, from 0. One that skips
-   some (the ledger is older than the checkpoint: restored from a backup, or deleted) is refused.
+7. No silent gap: in `mode="continue"` a query's batches follow each other, from 0, or from where
+   `mode="append"` has accepted that some are missing. One that skips some (the ledger is older than
+   the checkpoint: restored from a backup, or deleted) is refused.
 8. Events are conserved: `read == counted + rejected_count`, and what a rollup or a compacted piece
    holds of each slice is the sum of what it was made from.
 9. Damage is seen: each row carries a checksum; a row that does not match is refused

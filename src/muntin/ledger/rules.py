@@ -1,7 +1,7 @@
 """What a ledger checks and counts, apart from how it stores: pure functions."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -165,6 +165,20 @@ def check_query(
             'ones lie) and pass mode="append" (--append); or start over with mode="overwrite" '
             "(--reset)"
         )
+
+
+def newest_of(ranges: Iterable[tuple[int, int]]) -> int | None:
+    """The newest batch that is there, or was accepted as missing."""
+    newest = max((last for _, last in ranges), default=-1)
+    return None if newest < 0 else newest
+
+
+def missing_of(ranges: Iterable[tuple[int, int]]) -> int:
+    """Batches of a query that are not there, before and between those that are."""
+    missing = end = 0
+    for first, last in sorted(ranges):
+        missing, end = missing + first - end, last + 1
+    return missing
 
 
 def check_sequence(pipeline: str, mode: Mode, batch: Batch, newest: int | None) -> None:

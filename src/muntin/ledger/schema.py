@@ -220,7 +220,8 @@ PIPELINES = _table(
     "UNIQUE (name)",
 )
 NAMES = _table("names", "id, role text, name text, pipeline, kind text", "UNIQUE (role, name)")
-# Ranges of committed batches: first ... last.
+# Ranges of committed batches: first ... last. An empty one, whose last is before its first, says
+# from where on a query goes on in mode "append": what is missing before it was accepted.
 BATCHES = _table("batches", "pipeline, query_id text, first, last", keys=3)
 # A piece without its payload: which slices it holds is in `payload` (slices.py), its bytes are in
 # `payloads`, so that what is stored can be looked up without reading it.

@@ -72,7 +72,13 @@ class SqliteLedger(View):
         return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def open_writer(
-        self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue"
+        self,
+        pipeline: str,
+        spec: Mapping[str, Any],
+        *,
+        query_id: str,
+        mode: Mode = "continue",
+        begins: int = 0,
     ) -> Writer:
         """Become the pipeline's writer: takes the next epoch, so that older writers are refused.
 
@@ -82,6 +88,8 @@ class SqliteLedger(View):
         `mode`: "continue": only a query that fed the pipeline before may go on (or any, while there
           is no data). "error": refuse if there are data. "append": any query may add. "overwrite":
           delete the pipeline's data first, in the same transaction as the epoch.
+        `begins`: the query's batch that comes next. With "append" this is kept, so that it goes on
+          from there by "continue", though nothing comes now.
 
         Raises
         ------
@@ -94,7 +102,7 @@ class SqliteLedger(View):
         """
 
         def act(connection: Tables) -> Opened:
-            opened = become_writer(connection, self.url, pipeline, spec, query_id, mode)
+            opened = become_writer(connection, self.url, pipeline, spec, query_id, mode, begins)
             connection.grow_version()
             return opened
 

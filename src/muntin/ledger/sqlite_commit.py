@@ -15,13 +15,14 @@ from muntin.ledger.rules import (
     count_late,
     kept_rejected,
     newer,
+    newest_of,
     panes_of,
     payload_of_piece,
     with_late,
 )
 from muntin.ledger.schema import as_it_is, pack
 from muntin.ledger.slices import NOTHING, Slices, added_up
-from muntin.ledger.sqlite_open import Opened
+from muntin.ledger.sqlite_open import Opened, ranges_of
 from muntin.ledger.sqlite_view import load_rollups, read_pieces
 from muntin.ledger.tables import Tables
 
@@ -54,8 +55,7 @@ def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record]
             check_query(
                 opened.pipeline, connection.place, opened.mode, batch.query_id, fed_by, bool(ranges)
             )
-        newest = max((last for _, last in ranges), default=None)
-        check_sequence(opened.pipeline, opened.mode, batch, newest)
+        check_sequence(opened.pipeline, opened.mode, batch, newest_of(ranges))
         watermark = record["watermark"]
         late = max(count_late(panes, pane_us, watermark, batch.counted), batch.late)
         _store_partials(connection, opened, batch, panes, watermark)
@@ -77,13 +77,6 @@ def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record]
         return True
 
     return act
-
-
-def ranges_of(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
-    """First and last of each run of committed batches; one run, unless batches were skipped."""
-    where = "WHERE pipeline = ? AND query_id = ?"
-    rows = connection.rows(schema.BATCHES, where, (pipeline, query_id))
-    return [(first, last) for _, _, first, last in rows]
 
 
 def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[int, int]]) -> None:

@@ -47,7 +47,13 @@ class Opened:
 
 
 def become_writer(
-    connection: Tables, url: str, pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode
+    connection: Tables,
+    url: str,
+    pipeline: str,
+    spec: Mapping[str, Any],
+    query_id: str,
+    mode: Mode,
+    begins: int,
 ) -> Opened:
     """Take the next epoch; what is wrong is raised and leaves no trace."""
     check_name(pipeline, "pipeline")
@@ -69,9 +75,8 @@ def become_writer(
         row = [identifier, pipeline, text, owned.pane_us, 0, *[None] * 3, *[0] * 6, None]
     record = dict(zip(schema.PIPELINES.columns, row, strict=True))
     fed_by = record["query_id"] if record["batches"] else None
-    statement = "SELECT 1 FROM batches WHERE pipeline = ? AND query_id = ? LIMIT 1"
-    known = connection.execute(statement, (record["id"], query_id)).fetchone() is not None
-    check_query(pipeline, url, mode, query_id, fed_by, known)
+    ranges = ranges_of(connection, record["id"], query_id)
+    check_query(pipeline, url, mode, query_id, fed_by, known=bool(ranges))
     if mode == "overwrite" and rows:
         _delete_data(connection, record["id"])
         record.update(query_id=None, watermark=None, max_event_time=None, committed_at=None)
@@ -81,8 +86,17 @@ def become_writer(
     # no other history of this ledger has given it, as of `Tables.next_number`
     record["epoch"] = max(record["epoch"] + 1, now_us())
     identifiers = store_spec(connection, record, text, owned)
+    if mode == "append" and all(last + 1 < begins for _, last in ranges):
+        connection.put_row(schema.BATCHES, record["id"], query_id, begins, begins - 1)
     row = tuple(record.values())
     return Opened(pipeline, record["id"], record["epoch"], query_id, mode, owned, identifiers, row)
+
+
+def ranges_of(connection: Tables, pipeline: int, query_id: str) -> list[tuple[int, int]]:
+    """First and last of each run of committed batches; one run, unless batches were skipped."""
+    where = "WHERE pipeline = ? AND query_id = ?"
+    rows = connection.rows(schema.BATCHES, where, (pipeline, query_id))
+    return [(first, last) for _, _, first, last in rows]
 
 
 def store_spec(

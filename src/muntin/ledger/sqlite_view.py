@@ -21,7 +21,15 @@ from muntin.ledger.records import (
     TrendPoint,
 )
 from muntin.ledger.rollups import Rollups
-from muntin.ledger.rules import INT64_MAX, ROLE_QUERY, ROLE_SUMMARY, time_range, whole
+from muntin.ledger.rules import (
+    INT64_MAX,
+    ROLE_QUERY,
+    ROLE_SUMMARY,
+    missing_of,
+    newest_of,
+    time_range,
+    whole,
+)
 from muntin.ledger.slices import Slices
 from muntin.ledger.tables import Tables
 
@@ -80,10 +88,20 @@ class View:
         return _pipeline(rows[0]) if rows else None
 
     def last_batch(self, pipeline: str, query_id: str) -> int | None:
-        """The newest committed batch of a query."""
+        """The newest committed batch of a query, or that was accepted as missing."""
         clause = f"WHERE pipeline = {_PIPELINE} AND query_id = ?"
         rows = self._rows(schema.BATCHES, clause, (pipeline, query_id))
-        return max((last for *_, last in rows), default=None)
+        return newest_of((first, last) for *_, first, last in rows)
+
+    def missing_batches(self, pipeline: str) -> int:
+        """Batches of its queries that the ledger has lost, or never had, and that were accepted as
+        missing (`mode="append"`)."""
+        behind = f"SELECT query_id FROM batches WHERE pipeline = {_PIPELINE} AND first > 0"
+        clause = f"WHERE pipeline = {_PIPELINE} AND query_id IN ({behind})"
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for _, query, first, last in self._rows(schema.BATCHES, clause, (pipeline, pipeline)):
+            ranges.setdefault(query, []).append((first, last))
+        return sum(map(missing_of, ranges.values()))
 
     def assembler(self, pipeline: str) -> Mapping[str, Any] | None:
         """The assembler's state as `close_windows` last stored it."""

@@ -28,13 +28,14 @@ from muntin.ledger.rules import (
     check_summary,
     check_windows,
     dump,
+    newest_of,
     read_spec,
     whole,
 )
 from muntin.ledger.schema import IN_FILE, pack
 from muntin.ledger.sqlite_commit import Record
 from muntin.ledger.sqlite_file import SqliteFile, checkpoint
-from muntin.ledger.sqlite_open import Opened, store_spec
+from muntin.ledger.sqlite_open import Opened, ranges_of, store_spec
 from muntin.ledger.tables import Tables
 from muntin.times import instant_text, now_us
 
@@ -126,11 +127,11 @@ class Writer:
     # Batches
 
     def last_batch(self, query_id: str) -> int | None:
-        """The newest committed batch of a query."""
+        """The newest committed batch of a query, or that was accepted as missing."""
         check_query_id(query_id)
         with self._reading() as connection:
-            ranges = sqlite_commit.ranges_of(connection, self._opened.identifier, query_id)
-        return max((last for _, last in ranges), default=None)
+            ranges = ranges_of(connection, self._opened.identifier, query_id)
+        return newest_of(ranges)
 
     def commit(self, batch: Batch, assembler: Mapping[str, Any] | None = None) -> bool:
         """Store a batch in one transaction; False if it was there already.

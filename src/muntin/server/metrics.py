@@ -25,6 +25,7 @@ _COUNTED = {
     "rejected": "Events that were not counted",
     "batches": "Batches committed",
     "missed": "Offsets of Kafka that were passed over without a record",
+    "missing_batches": "Batches that the ledger lost and that were accepted as missing",
 }
 _MOMENTS = (
     ("watermark_seconds", "Watermark, seconds since 1970 UTC", "watermark"),

@@ -86,6 +86,7 @@ def _pipeline(reader: Reader, info: PipelineInfo, spec: Pipeline, now_us: int) -
         "failing": status.get("failing") or {},
         "lag": status.get("lag") or {},
         "missed": status.get("missed") or 0,
+        "missing_batches": ledger.missing_batches(info.name),
         "alerts": alerts.shown(ledger.alerts(info.name), status.get("webhook") or {}),
         "open": _open(reader, info.name, spec, status),
     }

@@ -62,8 +62,8 @@ class Ingest:
         of_source: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """`run` is that of the streaming query, which is another after each of its starts;
-        `begins` is the batch that comes next; `ended_by` tells why nothing more will come, "" while something may; `of_source` gives
-        what the status says of the source: `lag`, `missed`."""
+        `begins` is its batch that comes next; `ended_by` tells why nothing more will come, "" while
+        something may; `of_source` gives what the status says of the source: `lag`, `missed`."""
         self.ledger = ledger
         self.query_id = query_id
         self.progress = Progress()

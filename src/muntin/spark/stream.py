@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.progress import Progress
-from muntin.spark.checkpoint import check_there, each_once, make_folders
+from muntin.spark.checkpoint import check_there, each_once, make_folders, next_batch
 from muntin.spark.failures import is_java_gone, told_once, unless_java_is_gone, worker_error
 from muntin.spark.files import FILE_FORMATS
 from muntin.spark.frame_columns import needed
@@ -83,6 +83,7 @@ class Stream(RunningPipeline):
         self._missed = MissedOffsets(pipeline.source, before.get("missed", 0))
         self._topics = Topics(df.sparkSession, own_source)
         make_folders(df.sparkSession, checkpoint)
+        begins = next_batch(checkpoint)
         self._writer = self._triggered(
             df.writeStream.queryName(pipeline.name)
             .option("checkpointLocation", checkpoint)
@@ -96,6 +97,7 @@ class Stream(RunningPipeline):
                 query_id=str(self.query.id),
                 run=str(self.query.runId),
                 mode=mode,
+                begins=begins,
                 on_batch=on_batch,
                 ended_by=self._ended_by,
                 of_source=self._of_source,
