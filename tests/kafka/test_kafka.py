@@ -379,6 +379,18 @@ def test_a_topic_that_there_is_not_is_named(broker, tmp_path):
     assert not (tmp_path / "missing.db").exists()
 
 
+def test_a_topic_that_is_deleted_while_it_is_read_is_named(broker, tmp_path):
+    server = {"bootstrap.servers": broker.servers}
+    for name in ("stays", "goes"):
+        produce(orders(range(10)), name, server)
+    spec = spec_of("deleted", broker, tmp_path)
+    spec["source"]["options"] |= {"subscribe": "stays,goes"}
+    stream = muntin.stream(None, spec, on_batch=lambda _: delete(broker, "goes"))
+    with pytest.raises(SourceError, match="no topic 'goes', or none any more"):
+        stream.await_termination()
+    assert "'goes'" in stream.ledger.status("deleted")["reason"]
+
+
 def grow(broker: Broker, topic: str, partitions: int) -> None:
     """In a function of its own: a client that outlives the broker calls for it on stderr, and an
     error that a test expects holds what stands in the test until it is collected."""
@@ -389,11 +401,17 @@ def grow(broker: Broker, topic: str, partitions: int) -> None:
         time.sleep(0.1)
 
 
-def make_again(broker: Broker, topic: str, partitions: int = 1) -> None:
+def delete(broker: Broker, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
-    admin.delete_topics([topic])[topic].result()
+    if topic in admin.list_topics().topics:
+        admin.delete_topics([topic])[topic].result()
     while topic in admin.list_topics().topics:
         time.sleep(0.1)
+
+
+def make_again(broker: Broker, topic: str, partitions: int = 1) -> None:
+    delete(broker, topic)
+    admin = AdminClient({"bootstrap.servers": broker.servers, "log_level": 3})
     admin.create_topics([NewTopic(topic, partitions)])[topic].result()
 
 

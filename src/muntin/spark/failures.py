@@ -34,6 +34,10 @@ ON_A_ROW = (
     "run: write try_cast, try_divide, try_add and the like, which give null (a field that is "
     "stored keeps its expression: take it out, and name the new one anew)"
 )
+NO_TOPIC = (
+    "source: Kafka has no such topic, or none any more: make it, or correct the name under "
+    "subscribe: or assign:"
+)
 # advice by which sums would wrap unseen
 _OF_NO_ROW = ".CHARSET", "CONF_VALUE.TYPE_MISMATCH"  # but of a reader's option, or of a setting
 _ANSI = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" .*?(?= SQLSTATE)')
@@ -63,10 +67,7 @@ _MEANT = {
         'another folder under checkpoint: and start with mode="append" (--append) and the option '
         "stream-from-timestamp, from which on nothing was counted; or count all anew"
     ),
-    "UnknownTopicOrPartitionException": (
-        "source: Kafka has no such topic, or none any more: make it, or correct the name under "
-        "subscribe: or assign:"
-    ),
+    "UnknownTopicOrPartitionException": NO_TOPIC,
     r"kafka\.common\.errors\.TimeoutException": (
         "source: Kafka does not answer any more. What was committed stays; start again once it "
         "does. To wait longer for it, a minute a try, write  fetchOffset.numRetries: 60"

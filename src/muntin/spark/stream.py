@@ -16,7 +16,13 @@ from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.ledger.base import Ledger, Mode
 from muntin.progress import Progress
 from muntin.spark.checkpoint import check_there, each_once, make_folders, next_batch
-from muntin.spark.failures import is_java_gone, told_once, unless_java_is_gone, worker_error
+from muntin.spark.failures import (
+    NO_TOPIC,
+    is_java_gone,
+    told_once,
+    unless_java_is_gone,
+    worker_error,
+)
 from muntin.spark.files import FILE_FORMATS
 from muntin.spark.frame_columns import needed
 from muntin.spark.gathering import GatherRows, gather_from
@@ -299,7 +305,13 @@ class Stream(RunningPipeline):
         """Our own error rather than Spark's account of it."""
         if isinstance(self._problem, MuntinError):
             return self._problem
-        return worker_error(self._problem or problem)
+        cause = worker_error(self._problem or problem)
+        if str(cause) == NO_TOPIC:  # which one, Kafka alone can tell
+            try:
+                self._topics.ids()
+            except SourceError as named:
+                return named
+        return cause
 
     def _close(self) -> None:
         ingest = self._ingest
