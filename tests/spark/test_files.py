@@ -80,6 +80,32 @@ def test_files_that_a_source_leaves_out_need_not_fit(spark, tmp_path):
     assert found.progress.counted == 1
 
 
+@pytest.mark.spark
+def test_nanoseconds_are_those_of_the_first_file_that_is_read(spark, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    times = pa.array([1_767_225_600_000_000], pa.timestamp("us", "UTC"))
+    born = pa.array([1_767_225_600_000_000_000], pa.timestamp("ns"))
+    pq.write_table(pa.table({"time": times, "born": born}), folder / "a.parquet")
+    pq.write_table(pa.table({"time": times, "born": [5_000]}), folder / "b.parquet")
+    spec = {
+        "name": "p", "time": "time", "pane": "1 s", "fields": {"key": "born"},
+        "source": {"format": "parquet", "path": str(folder)}, "summaries": {"m": {"keys": ["key"]}},
+    }  # fmt: skip
+    for names, expected in (("a*", "2026-01-01T00:00:00Z"), ("b*", 5_000)):
+        spec["source"]["pathGlobFilter"] = names
+        with muntin.summarize(None, spec) as session:
+            assert session.sql("SELECT key FROM m(key) FOR ALL").rows == [[expected]]
+        ledger = temporary()
+        place = str(tmp_path / names[0])
+        stream = muntin.stream(None, spec, ledger=ledger, checkpoint=place, once=True)
+        stream.await_termination(PATIENCE_SECONDS)
+        assert muntin.Session(ledger).sql("SELECT key FROM m(key) FOR ALL").rows == [[expected]]
+    spec["source"]["pathGlobFilter"] = "*.parquet"
+    with pytest.raises(SourceError, match="column 'born' is int64, and in ns in the first"):
+        muntin.summarize(None, spec)
+
+
 def test_what_is_hidden_is_nobodys(tmp_path):
     laid(tmp_path, "a", "_b", ".c", "_d/e", ".f/g", "_h=1/i", "j/k", "l.pq")
     assert found(tmp_path) == ["_h=1/i", "a", "j/k", "l.pq"]

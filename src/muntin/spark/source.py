@@ -82,16 +82,20 @@ def batch_source(
         read = may_read(pipeline, found.columns) if pipeline else ()
         kinds = {name: kind for name, kind in found.dtypes if name in read}
         name = pipeline.name if pipeline else ""
-        check_kinds(source, _files_read(found, source), kinds, nanoseconds_of(source), name)
+        files, nanoseconds = _files_read(spark, source), nanoseconds_of(spark, source)
+        check_kinds(source, files, kinds, nanoseconds, name)
     return read_of(found, source)
 
 
-def _files_read(found: DataFrame, source: SourceSpec) -> list[str]:
+def _files_read(spark: SparkSession, source: SourceSpec) -> list[str]:
     """The local files of a source of Parquet; options may leave some out."""
-    if source.is_plain_parquet:
-        return filled_files(source.path or "")
-    addresses = map(urlsplit, found.inputFiles())
-    return sorted(unquote(each.path) for each in addresses if each.scheme in ("", "file"))
+    files, none = filled_files(source.path or ""), "_muntin_none int"  # no file is looked into
+    if source.is_plain_parquet or not files:
+        return files
+    reader = spark.read.format(source.format).options(**_options(source))
+    found = _loaded(spark, reader, source, none, for_spark(source.path or "")).inputFiles()
+    read = {unquote(urlsplit(address).path) for address in found}
+    return [file for file in files if file in read]
 
 
 def stream_source(
@@ -140,18 +144,18 @@ def _with_timestamps(df: DataFrame, source: SourceSpec) -> DataFrame:
     from pyspark.sql import functions as sf
 
     numbers = {name for name, kind in df.dtypes if kind == "bigint"}
-    for name in numbers & nanoseconds_of(source):
+    for name in numbers & nanoseconds_of(df.sparkSession, source):
         ns = in_backticks(name)  # down, as Arrow: div goes towards 1970
         us = f"{ns} div 1000 - IF({ns} % 1000 < 0, 1, 0)"
         df = df.withColumn(name, sf.expr(f"timestamp_micros({us})"))
     return df
 
 
-def nanoseconds_of(source: SourceSpec) -> set[str]:
+def nanoseconds_of(spark: SparkSession, source: SourceSpec) -> set[str]:
     """Columns of nanoseconds in the first of local Parquet files, where Spark sees numbers."""
     if source.format != "parquet" or source.schema_ or not source.path:
         return set()
-    files = filled_files(source.path)
+    files = _files_read(spark, source)
     return {f.name for f in _schema(files[0]) if _unit(f.type) == "ns"} if files else set()
 
 
@@ -183,10 +187,11 @@ def check_kinds(
             is_meant = source.schema_ and pa.types.is_temporal(there)  # as the number of it
             if is_meant or pa.types.is_duration(there) or pa.types.is_null(there):
                 continue
-            if name in nanoseconds and _unit(there) not in ("", "ns"):
+            if name in nanoseconds and _unit(there) != "ns":
+                found = f"in {_unit(there)}" if _unit(there) else there
                 raise SourceError(
-                    f"{file}: column '{name}' is in {there.unit}, and in ns in the first file that "
-                    f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
+                    f"{file}: column '{name}' is {found}, and in ns in the first file that was "
+                    f"there, and Spark knows one unit: write the files alike{AS_IT_IS}"
                 )
             if name in wanted and not holds(wanted[name], there):
                 raise SourceError(ONE_TYPE.format(file, name, kinds[name], there))

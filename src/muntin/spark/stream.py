@@ -78,7 +78,7 @@ class Stream(RunningPipeline):
         told_once()
         self._df = df
         self._own_source, self._ids = own_source, ids
-        self._nanoseconds = nanoseconds_of(own_source) if own_source else set()
+        self._nanoseconds = nanoseconds_of(df.sparkSession, own_source) if own_source else set()
         self._ledger = ledger
         self._ingest: Ingest | None = None
         self._problem: Exception | None = None
