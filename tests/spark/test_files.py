@@ -106,6 +106,54 @@ def test_nanoseconds_are_those_of_the_first_file_that_is_read(spark, tmp_path):
         muntin.summarize(None, spec)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("fields", [{}, {"half": "served / 2"}])
+def test_columns_that_differ_by_case_are_one_where_the_session_says_so(
+    spark, tmp_path, caplog, fields
+):
+    table, folder = events([(0, "a", 1, 1, 5)]), tmp_path / "data"
+    other = table.rename_columns({"served": "Served"})
+    both = other.append_column("served", table["served"])
+    folder.mkdir()
+    pq.write_table(table, folder / "a.parquet")
+    summed = {"keys": ["driver"], "indicators": ["half" if fields else "served"]}
+    spec = Pipeline.of({
+        "name": "orders", "time": "time", "pane": "10 s", "summaries": {"orders": summed},
+        "source": {"format": "parquet", "path": str(folder)}, "fields": fields,
+    })  # fmt: skip
+    no_case = spec.model_copy(update={"spark": {"spark.sql.caseSensitive": "false"}})
+
+    def answered(pipeline):
+        caplog.clear()
+        assert list(wrong_in(pipeline)) == []
+        ledger, place = temporary(), str(tmp_path / f"c{next(numbers)}")
+        muntin.summarize(None, pipeline, ledger=ledger)
+        streamed = temporary()
+        stream = muntin.stream(None, pipeline, ledger=streamed, checkpoint=place, once=True)
+        stream.await_termination(PATIENCE_SECONDS)
+        asked = "SELECT * FROM orders(driver) FOR ALL"
+        answers = [muntin.Session(each).sql(asked) for each in (ledger, streamed)]
+        rows = [[row[2] for row in each.rows] for each in answers]
+        told = [line for line in caplog.records if "has no column 'served'" in line.getMessage()]
+        return rows, len(told)
+
+    numbers = iter(range(9))
+    one = 0.5 if fields else 1
+    pq.write_table(other, folder / "b.parquet")
+    assert answered(spec) == ([[one]] * 2, 3)
+    assert answered(no_case) == ([[2 * one]] * 2, 0)
+    pq.write_table(both, folder / "b.parquet")
+    assert answered(spec) == ([[2 * one]] * 2, 0)
+    message = "b.parquet: columns 'Served' and 'served' differ by case alone"
+    assert message in "".join(wrong_in(no_case))
+    with pytest.raises(SourceError, match=message):
+        muntin.summarize(None, no_case, ledger=temporary())
+    with pytest.raises(SourceError, match=message):
+        muntin.stream(
+            None, no_case, ledger=temporary(), checkpoint=str(tmp_path / "c"), once=True
+        ).await_termination(PATIENCE_SECONDS)
+
+
 def test_what_is_hidden_is_nobodys(tmp_path):
     laid(tmp_path, "a", "_b", ".c", "_d/e", ".f/g", "_h=1/i", "j/k", "l.pq")
     assert found(tmp_path) == ["_h=1/i", "a", "j/k", "l.pq"]

@@ -75,14 +75,14 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
     yield from problems
     if source is not None and not problems:
         from muntin.spark.parquet import readable_files
-        from muntin.spark.source import check_kinds
+        from muntin.spark.source import case_of, check_kinds
 
         try:
             files = filled_files(source.path or "") if source.is_plain_parquet else []
-            readable_files(source, pipeline, files)
-            if pipeline.fields and files:  # Spark reads them; of its types nothing is known yet
-                read = may_read(pipeline, seen.columns or ())
-                check_kinds(source, files, dict.fromkeys(read, "string"), (), pipeline.name)
+            if not readable_files(source, pipeline, files):
+                # Spark reads them; of its types nothing is known yet
+                read = dict.fromkeys(may_read(pipeline, seen.columns or ()), "string")
+                check_kinds(source, files, read, (), pipeline.name, case_of(None, pipeline))
         except SourceError as problem:  # another file than the first
             yield f"source.path: {problem}"
 

@@ -51,19 +51,19 @@ def needed(df: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, pa.Schema]:
     try:
         df = df.selectExpr(*map(in_backticks, wanted))  # far fewer calls of Java than by columns
     except PySparkException:
-        _check_cases(wanted, df.columns)
+        check_cases(wanted, df.columns)
         raise
     return df, checked_schema(pipeline, df.schema)
 
 
-def _check_cases(wanted: Iterable[str], there: Iterable[str]) -> None:
+def check_cases(wanted: Iterable[str], there: Iterable[str], where: str = "") -> None:
     """SourceError where a session that does not tell k from K has both."""
     for name in wanted:
         other = next((n for n in there if n != name and n.lower() == name.lower()), None)
         if other is not None:
             raise SourceError(
-                f"columns '{name}' and '{other}' differ by case alone, and your session takes them "
-                "for one: rename one, or set spark.sql.caseSensitive to true in the session"
+                f"{where}columns '{name}' and '{other}' differ by case alone, and your session "
+                "takes them for one: rename one, or set spark.sql.caseSensitive to true in it"
             )
 
 

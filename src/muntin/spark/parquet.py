@@ -30,7 +30,7 @@ from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.session import is_classic
-from muntin.spark.source import check_kinds
+from muntin.spark.source import are_in_other_case, case_of, check_kinds
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
 from muntin.spec import Pipeline, SourceSpec
 from muntin.summaries.key_columns import kind_of
@@ -105,6 +105,8 @@ def readable_files(
     here = local_path(source.path or "")
     if here is None or partitions_of(here, map(Path, files)) & set(pipeline.columns_read()):
         return []  # of a partition's column, its folders have the word
+    if are_in_other_case(files, pipeline.columns_read(), case_of(spark, pipeline)):
+        return []
     schemas = check_files(files, pipeline)
     check_keys(schemas, pipeline)
     if are_in_other_calendar(schemas.values(), pipeline.columns(), lambda: spark):
@@ -172,7 +174,8 @@ def gather_batch(
         return _gather_files(df.sparkSession, files, pipeline)
     read = may_read(pipeline, df.columns)
     kinds = {name: kind for name, kind in df.dtypes if name in read}
-    check_kinds(source, _files_of(df), kinds, nanoseconds, teller)
+    case = case_of(df.sparkSession, pipeline)
+    check_kinds(source, _files_of(df), kinds, nanoseconds, teller, case)
     return None
 
 

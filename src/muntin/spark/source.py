@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,13 +36,14 @@ from muntin.spark.files import (
     local_path,
     partitions_of,
 )
-from muntin.spark.frame_columns import may_read
+from muntin.spark.frame_columns import check_cases, may_read
 from muntin.spark.kafka import named
 from muntin.spark.kafka_topics import check_broker, ids_of
 from muntin.spark.options import mistyped, wrong_counts
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import with_files
 from muntin.spark.session import as_active, check_startable, is_classic, is_elsewhere
+from muntin.spark.settings import READING
 from muntin.spark.unread import NO_SUCH_COLUMN, unread_column
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
@@ -83,7 +85,7 @@ def batch_source(
         kinds = {name: kind for name, kind in found.dtypes if name in read}
         name = pipeline.name if pipeline else ""
         files, nanoseconds = _files_read(spark, source), nanoseconds_of(spark, source)
-        check_kinds(source, files, kinds, nanoseconds, name)
+        check_kinds(source, files, kinds, nanoseconds, name, case_of(spark, pipeline))
     return read_of(found, source)
 
 
@@ -159,42 +161,65 @@ def nanoseconds_of(spark: SparkSession, source: SourceSpec) -> set[str]:
     return {f.name for f in _schema(files[0]) if _unit(f.type) == "ns"} if files else set()
 
 
+def case_of(spark: SparkSession | None, pipeline: Pipeline | None) -> Callable[[str], str]:
+    """What is the same of two names that are one column to Spark: in this session, or without one
+    in that of the pipeline."""
+    key = "spark.sql.caseSensitive"
+    own = {**READING, **(pipeline.spark if pipeline else {})}
+    is_told = (spark.conf.get(key) if spark else own[key]) == "true"
+    return str if is_told else str.lower
+
+
+def are_in_other_case(
+    files: Sequence[str], names: Collection[str], case: Callable[[str], str]
+) -> bool:
+    """Has a local Parquet file a column that is one of these to Spark, and to Arrow none?"""
+    wanted = {*map(case, names)}
+    there = (name for file in files for name in _schema(file).names)
+    return case is not str and any(case(n) in wanted and n not in names for n in there)
+
+
 def check_kinds(
     source: SourceSpec,
     files: Sequence[str],
     kinds: Mapping[str, str],
     nanoseconds: Collection[str],
     teller: str,
+    case: Callable[[str], str],
 ) -> None:
     """Does Spark read these columns of local Parquet files as what they are? `kinds`: its types of
-    them; `nanoseconds`: as `nanoseconds_of`. Warns of files that lack one, where `teller` is not
-    "". Raises SourceError: it would read numbers of another type or unit, as the bytes stand there:
-    65,537 as 1, 1.25 as 125, and times as a thousandth."""
+    them; `nanoseconds`: as `nanoseconds_of`; `case`: as `case_of`. Warns of files that lack one,
+    where `teller` is not "". Raises SourceError: a file has two for one of them, or Spark would
+    read numbers of another type or unit, as the bytes stand there: 65,537 as 1, 1.25 as 125, and
+    times as a thousandth."""
     here = local_path(source.path or "")
     told = partitions_of(here, map(Path, files)) if here else set[str]()
     read = kinds.keys() - told if teller and source.schema_ is None else set[str]()
+    names, ns = {*map(case, kinds.keys() - told)}, {*map(case, nanoseconds)}
     others = {*nanoseconds, *told}
-    kinds = {n: k for n, k in kinds.items() if n not in others and OF_ONE_TYPE.fullmatch(k)}
+    kinds = {case(n): k for n, k in kinds.items() if n not in others and OF_ONE_TYPE.fullmatch(k)}
     ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
     wanted = declared(ddl) if ddl else {}
-    for file in files if wanted or nanoseconds or read else ():
+    for file in files if names or ns else ():
         schema = _schema(file)
-        there = {*map(str.casefold, schema.names)}  # by Spark's rule
-        for name in sorted(n for n in read if there and n.casefold() not in there):
+        found = Counter(map(case, schema.names))
+        twice = [n for n in schema.names if case(n) in names and found[case(n)] > 1]
+        check_cases(twice, twice, f"{file}: ")
+        for name in sorted(n for n in read if found and case(n) not in found):
             _LOG.warning("%s: %s has no column '%s', which is null there", teller, file, name)
         for field in schema:
-            name, there = field.name, field.type
+            name, there = case(field.name), field.type
             is_meant = source.schema_ and pa.types.is_temporal(there)  # as the number of it
             if is_meant or pa.types.is_duration(there) or pa.types.is_null(there):
                 continue
-            if name in nanoseconds and _unit(there) != "ns":
-                found = f"in {_unit(there)}" if _unit(there) else there
+            if name in ns and _unit(there) != "ns":
+                kind = f"in {_unit(there)}" if _unit(there) else there
                 raise SourceError(
-                    f"{file}: column '{name}' is {found}, and in ns in the first file that was "
-                    f"there, and Spark knows one unit: write the files alike{AS_IT_IS}"
+                    f"{file}: column '{field.name}' is {kind}, and in ns in the first file that "
+                    f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
                 )
             if name in wanted and not holds(wanted[name], there):
-                raise SourceError(ONE_TYPE.format(file, name, kinds[name], there))
+                raise SourceError(ONE_TYPE.format(file, field.name, kinds[name], there))
 
 
 def _unit(kind: pa.DataType) -> str:
