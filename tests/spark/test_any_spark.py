@@ -75,7 +75,8 @@ def expected(data):
 
 def environment(**more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))}
-    return kept | {"PYTHONPATH": str(ROOT), **more}
+    options = os.environ["SPARK_SUBMIT_OPTS"]  # those of all tests: Java starts quickly
+    return kept | {"PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": options, **more}
 
 
 def child(data, out, *words, command=(sys.executable,), **more):
