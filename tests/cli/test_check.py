@@ -342,6 +342,29 @@ def test_a_schema_hides_no_other_form(check, tmp_path, data, more, said):
     assert said in told
 
 
+@pytest.mark.parametrize(
+    ("lines", "more", "said"),
+    [
+        ("2024-01-01,EWR,\n", "", "lines have 3 fields, and the source 2 columns: each line would"),
+        ("2024-01-01,EWR,\n", ", schema: 'at string, origin string'", "have 3 fields"),
+        ("2024-01-01,EWR,\n2024-01-01,EWR,1,\n", "", "lines have 3 or 4 fields"),
+        ("2024-01-01,EWR,\n", ", schema: 'at string, origin string, more string'", ""),
+        ("2024-01-01,EWR,\n2024-01-02,JFK\n", "", ""),
+        ('2024-01-01,"E,R"\n', "", ""),
+    ],
+)  # fmt: skip
+def test_lines_that_would_all_be_rejected_for_how_many_fields_they_have(
+    check, tmp_path, lines, more, said
+):
+    (tmp_path / "d.csv").write_text("at,origin\n" + lines)
+    text = GOOD.partition("fields:")[0].replace(
+        "format: parquet, path: data.parquet", f"format: csv, path: d.csv{more}"
+    )
+    code, told = check(text + "summaries: {d: {keys: [origin]}}\n")
+    assert code == bool(said), told
+    assert said in told
+
+
 def test_files_packed_in_a_way_that_spark_does_not_read(check, tmp_path):
     (tmp_path / "d.csv.xz").write_bytes(lzma.compress(b"at,origin\n2024-01-01,EWR\n"))
     schema = "path: d.csv.xz, schema: 'at string, origin string'"

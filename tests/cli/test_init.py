@@ -480,3 +480,13 @@ def test_integers_that_are_codes_are_keys(init, name):
     found, _ = init("d.csv", csv(rows).replace("delay", f"delay,{name}", 1))
     assert found.summaries["d"].indicators == {"delay": None}
     assert (name,) in found.summaries["d"].keys
+
+
+@pytest.mark.parametrize("ended", ["", ","])
+def test_a_field_that_the_header_does_not_name_is_declared(init, ended):
+    lines = [f"{minute},EWR,{n}{ended}" for n, minute in enumerate(MINUTES[:9])]
+    pipeline, said = init("flights.csv", csv(lines))
+    assert pipeline.source.schema_ == (
+        "`at` timestamp, `origin` string, `delay` bigint" + (", `_c3` string" if ended else "")
+    )
+    assert ("have 4 fields, and its header 3: the schema names the rest _c3" in said) == bool(ended)

@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -18,12 +18,19 @@ from sqlglot.errors import SqlglotError
 from muntin import storage
 from muntin.arrow import UNSIGNED_OF_SPARK, pc
 from muntin.cli.sample import UNREAD, as_spark_reads, telling
-from muntin.errors import BadArgument, SourceError, did_you_mean, needs
+from muntin.errors import BadArgument, SourceError, did_you_mean, how_many, needs
 from muntin.select.syntax import text_literal
 from muntin.spark.ddl import UNKNOWN
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.event_time import ABSENT, check_type, doubt_of, event_times, unit_of
-from muntin.spark.file_starts import ESCAPED, check_content, form_of, wrong_encoding
+from muntin.spark.file_starts import (
+    ESCAPED,
+    check_content,
+    form_of,
+    header_of,
+    widths_of,
+    wrong_encoding,
+)
 from muntin.spark.files import (
     FILE_FORMATS,
     files_at,
@@ -254,6 +261,8 @@ def _look_at_text(
                 "Spark takes for a record: write  multiLine: true  under source"
             )
     if declared is None:
+        named = header_of(str(file), form) if "names" in form else []
+        _check_widths(source, file, form, named)
         known = {str(pa.string()), str(pa.int64()), str(pa.float64())}
         columns = {f.name: f.type if str(f.type) in known else UNKNOWN for f in found.schema}
         return Seen(columns, found[time].combine_chunks() if time in columns else None)
@@ -266,8 +275,27 @@ def _look_at_text(
         if first == [*declared] and first != found.column_names:
             raise SourceError(f"source.path: {file} has a header: write  header: true")
         found = found.rename_columns(list(declared))  # Spark goes by place
+    _check_widths(source, file, form, declared)
     times = found[time].combine_chunks() if time in found.column_names else None
     return Seen(declared, times)
+
+
+def _check_widths(
+    source: SourceSpec, file: Path, form: dict[str, Any], columns: Iterable[str]
+) -> None:
+    """SourceError where no line of a CSV file has as many fields as the source has columns."""
+    others = form.get("whole") or {"quote", "escape"} & {*map(str.lower, source.options)}
+    count = len([name for name in columns if name not in form.get("folders", ())])
+    if source.format != "csv" or others or not count:
+        return
+    widths = widths_of(str(file), form, is_headed="names" in form)
+    if widths and count not in widths:
+        fields = " or ".join(f"{width:,}" for width in sorted(widths)[:3])
+        raise SourceError(
+            f"source.path: {file}: its lines have {fields} fields, and the source "
+            f"{how_many(count, 'column')}: each line would be rejected: name as many columns as "
+            "schema: under source, also one behind a separator that ends the lines"
+        )
 
 
 def sample_of(source: SourceSpec, file: Path) -> pa.Table:

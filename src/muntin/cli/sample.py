@@ -17,7 +17,7 @@ from muntin.arrow import pc
 from muntin.errors import SourceError
 from muntin.kinds.columns import in_backticks
 from muntin.select.syntax import quoted, text_literal
-from muntin.spark.file_starts import wrong_encoding
+from muntin.spark.file_starts import header_of, widths_of, wrong_encoding
 from muntin.spark.files import files_at, is_nested, partitions_of, unpacked
 from muntin.spark.unread import is_unread
 from muntin.spec import format_of
@@ -204,6 +204,7 @@ def _read(
             table = table.set_column(at, column.name, table[at].cast(pa.int64()))
     if form == "csv":
         table, kinds = _typed(connection, table, sample.options, sample.partitions)
+        _declare_all(sample)
     sample.table = table
     connection.register("sample", table)
     return connection.sql("SUMMARIZE sample").fetchall(), kinds
@@ -350,6 +351,26 @@ def _typed(
         sample = connection.sql(f"SELECT * REPLACE ({casts}) FROM sample").to_arrow_table()
     times = ("date", "timestamp")
     return sample, {n: k.upper() for n, k in zip(names, kinds, strict=True) if k in times}
+
+
+def _declare_all(sample: Sample) -> None:
+    """Fields of CSV that the header does not name, such as one behind a separator that ends the
+    lines: Spark rejects lines that have more fields than the schema."""
+    options, file = sample.options, str(sample.files[0])
+    if options.get("header") == "false" or options.keys() & {"quote", "escape", "multiLine"}:
+        return
+    form = {
+        "encoding": options.get("encoding", "utf-8"), "separator": options.get("sep", ","),
+        "comment": options.get("comment", ""),
+    }  # fmt: skip
+    named, widths = len(header_of(file, form)), widths_of(file, form, is_headed=True)
+    if len(widths) == 1 and (width := max(widths)) > named:
+        others = [f"_c{at}" for at in range(named, width)]  # as Spark calls them
+        options["schema"] += "".join(f", {in_backticks(name)} string" for name in others)
+        sample.warnings.append(
+            f"the lines of {file} have {width} fields, and its header {named}: the schema names "
+            f"the rest {', '.join(others)}"
+        )
 
 
 def _type_of(column: pa.ChunkedArray) -> str:

@@ -10,7 +10,9 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from muntin.spark.files import filled_files, local_path, partitions_of, unpacked
 from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
+_LINES = 100  # that tell how many fields all of a file have
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _GZIP = b"\x1f\x8b"
 _UNREAD = {
@@ -112,6 +115,18 @@ def _first_line(path: str, form: Mapping[str, Any]) -> str:
                 return ""
         return line.decode(form["encoding"], "replace").removeprefix("\ufeff").rstrip("\r\n")
     return ""
+
+
+def widths_of(path: str, form: Mapping[str, Any], *, is_headed: bool) -> set[int]:
+    """How many fields the first lines of a CSV file have, but its header; none where that is not
+    told here."""
+    comment, found = form.get("comment", "").encode(), list[int]()
+    with suppress(OSError, EOFError, LookupError, csv.Error), unpacked(path) or BytesIO() as stream:
+        for line in islice(iter(partial(stream.readline, LINE_BYTES_MAX), b""), _LINES):
+            if line.strip() and not (comment and line.startswith(comment)):
+                text = line.decode(form["encoding"], "replace").rstrip("\r\n")
+                found.append(len(fields_of(text, form["separator"])))
+    return {*found[is_headed:]}
 
 
 def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
