@@ -103,7 +103,8 @@ def test_headers_are_taken_apart_by_any_separator_of_spark_s(tmp_path, written):
     separator = {r"\t": "\t", r"\\": "\\"}.get(written, written)
     for name, columns in (("a.csv", ["t", "k", "v"]), ("b.csv", ["k", "t", "v"])):
         (tmp_path / name).write_text(separator.join(columns) + "\n")
-    form = form_of(SourceSpec(format="csv", path=str(tmp_path), sep=written), ["t", "k", "v"])
+    source = SourceSpec(format="csv", path=str(tmp_path), sep=written)
+    form = form_of(source, ["t", "k", "v"], [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
     assert form["first"] == ["t", "k", "v"]
     assert wrong_start(str(tmp_path / "a.csv"), form) == ""
     assert "'k' is column 1 there" in wrong_start(str(tmp_path / "b.csv"), form)
@@ -113,11 +114,12 @@ def test_files_without_a_header_lose_no_row(tmp_path):
     """Spark would pass over the first of each, without a word."""
     (tmp_path / "a.csv").write_text("2024-01-01,a,1\n2024-01-01,b,2\n")
     source = SourceSpec(format="csv", path=str(tmp_path), schema="t string, k string, v bigint")
+    files = [str(tmp_path / "a.csv")]
     with pytest.raises(SourceError, match="begins with '2024-01-01,a,1': write  header: false"):
-        form_of(source, ["t", "k", "v"])
+        form_of(source, ["t", "k", "v"], files)
     for columns in ("t,2024-01-01,2024-01-02", "1,2,3", "time,key,value"):
         (tmp_path / "a.csv").write_text(f"{columns}\n2024-01-01,a,1\n")
-        assert form_of(source, ["t", "k", "v"])["first"] == columns.split(",")
+        assert form_of(source, ["t", "k", "v"], files)["first"] == columns.split(",")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,25 @@ def test_files_without_a_header_lose_no_row(tmp_path):
 def test_several_values_in_a_line_are_seen(tmp_path, line, several):
     (tmp_path / "a.json").write_text(line + "\n")
     assert bool(list(passed_over(str(tmp_path / "a.json"), 0, len(line) + 1, set()))) == several
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("schema", [None, "time timestamp, driver string, served bigint"])
+def test_files_that_a_source_leaves_out_have_no_header(spark, tmp_path, schema):
+    folder, ledger, streamed = tmp_path / "data", temporary(), temporary()
+    folder.mkdir()
+    (folder / "a.txt").write_text("2024-01-01,of all that follows\n")
+    (folder / "b.csv").write_text("time,driver,served\n2026-01-01T00:00:00Z,a,1\n")
+    (folder / "c.txt").write_text("served,time\n1,2\n")
+    source = {"format": "csv", "path": str(folder), "schema": schema, "pathGlobFilter": "*.csv"}
+    summaries = {"m": {"keys": ["driver"], "indicators": ["served"]}}
+    spec = pipeline(source=source, summaries=summaries, queries={})
+    muntin.summarize(None, spec, ledger=ledger)
+    stream = muntin.stream(None, spec, ledger=streamed, checkpoint=str(tmp_path / "c"), once=True)
+    stream.await_termination(300)
+    for each in (ledger, streamed):
+        asked = "SELECT driver, served FROM m(driver) FOR ALL"
+        assert muntin.Session(each).sql(asked).rows == [["a", 1]]
 
 
 @pytest.mark.spark

@@ -239,7 +239,7 @@ def _look_at_text(
 ) -> Seen:
     import duckdb
 
-    form = form_of(source, [*(declared or ())])
+    form = form_of(source, [*(declared or ())], [str(file)])
     if wrong := wrong_encoding(str(file), form):
         raise SourceError(f"source.path: {file}: {wrong}")
     if file.suffix in UNREAD or form.get("encoding", "").lower().startswith("utf-16"):

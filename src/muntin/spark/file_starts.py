@@ -20,7 +20,7 @@ from pyarrow import types, uint64
 
 from muntin.errors import SourceError
 from muntin.spark.ddl import UNKNOWN, declared
-from muntin.spark.files import filled_files, local_path, partitions_of, unpacked
+from muntin.spark.files import local_path, partitions_of, unpacked
 from muntin.spec import SourceSpec
 
 LINE_BYTES_MAX = 1 << 20
@@ -53,8 +53,8 @@ def has_headers(source: SourceSpec) -> bool:
     return source.format == "csv" and options.get("header", "true") == "true" and usual
 
 
-def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
-    """How the files of a source begin, what `wrong_start` compares a file with; {} where nothing
+def form_of(source: SourceSpec, names: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """How the local files of a source begin, what `wrong_start` compares one with; {} where nothing
     is known. Raises SourceError: the first begins with a row, of which Spark would lose one a file.
     """
     options = {name.lower(): value for name, value in source.options.items()}
@@ -67,7 +67,7 @@ def form_of(source: SourceSpec, names: Sequence[str]) -> dict[str, Any]:
     separator = ESCAPED.get(separator, separator)
     if source.format not in ("csv", "text"):
         return {}
-    files, here = filled_files(source.path or ""), local_path(source.path or "")
+    here = local_path(source.path or "")
     form: dict[str, Any] = {
         "encoding": encoding,
         "whole": bool(whole),

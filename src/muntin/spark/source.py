@@ -57,6 +57,8 @@ _TEXT_FORMATS = ("csv", "json")
 SAMPLE_ROWS = 100
 _UNREAD = "[PARQUET_TYPE_", "[UNSUPPORTED_TIME_TYPE", "[DECIMAL_PRECISION_EXCEEDS"
 _NO_STORE = "ClassNotFoundException: Class org.apache.hadoop.fs", "No FileSystem for scheme"
+_LEAVE_OUT = {"pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup"}
+"""Options of Spark by which it reads some files of a folder alone."""
 _ANY_AGE = {"maxFileAge": "365000d"}
 """Of a stream: else Spark leaves out, without a word, files that were written a week before the
 newest one it has taken, such as those that were copied or unpacked with their times."""
@@ -90,9 +92,9 @@ def batch_source(
 
 
 def _files_read(spark: SparkSession, source: SourceSpec) -> list[str]:
-    """The local files of a source of Parquet; options may leave some out."""
-    files, none = filled_files(source.path or ""), "_muntin_none int"  # no file is looked into
-    if source.is_plain_parquet or not files:
+    """The local files of a source; options may leave some out."""
+    files, none = filled_files(source.path or ""), "_muntin_none string"  # no file is looked into
+    if not (files and _LEAVE_OUT & {*map(str.lower, source.options)}):
         return files
     reader = spark.read.format(source.format).options(**_options(source))
     found = _loaded(spark, reader, source, none, for_spark(source.path or "")).inputFiles()
@@ -132,7 +134,7 @@ def read_of(df: DataFrame, source: SourceSpec) -> DataFrame:
             f"source.path: {source.path}: column '{own}' has a name of Muntin's own columns: give "
             "it another, or name those that are wanted as schema: under source"
         )
-    start = form_of(source, names)
+    start = form_of(source, names, _files_read(df.sparkSession, source))
     if source.format == "orc":
         start = {"orc": dict(df.dtypes), "encoding": ""}
     if start and is_text and "quote" not in map(str.lower, source.options):
@@ -274,7 +276,7 @@ def check_path(source: SourceSpec) -> None:
 def inferred_ddl(spark: SparkSession, source: SourceSpec) -> str:
     """The schema of the files that are there, as DDL."""
     check_path(source)
-    _check_headers(source)
+    _check_headers(source, _files_read(spark, source))
     reader = spark.read.format(source.format).options(**_options(source))
     if source.format == "csv":
         reader = reader.option("inferSchema", "true")
@@ -351,13 +353,13 @@ def _times_of_day(spark: SparkSession, source: SourceSpec, kinds: Mapping[str, s
     return {name for row in rows for name in times if _TIME_OF_DAY.match(row[name] or "")}
 
 
-def _check_headers(source: SourceSpec) -> None:
+def _check_headers(source: SourceSpec, files: Sequence[str]) -> None:
     """SourceError where CSV files differ in their headers: Spark would take all but the first one
     for rows, and find columns of text in them."""
     if not has_headers(source):
         return
-    form = form_of(source, ())
-    for file in filled_files(source.path or ""):
+    form = form_of(source, (), files)
+    for file in files:
         if wrong := wrong_encoding(file, form):
             raise SourceError(f"{file}: {wrong}")
         header = header_of(file, form)
