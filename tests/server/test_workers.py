@@ -294,11 +294,12 @@ def test_nobody_waits_for_one_clients_statements(feeder, ledger):
         hostile, other = Live(server), Live(server)
         windows = other.subscribe(windows="orders")
         ask(http, "SELECT count FROM orders")  # workers are there
-        for number in range(8):
-            text = {"type": "subscribe", "id": f"h{number}", "select": heavy(number)}
-            hostile.socket.send(json.dumps(text))
-        for _ in range(8):  # each was checked, and is to be computed
-            hostile.hear("subscribed")
+        for number in range(8):  # each is checked, in its turns, before anything is computed
+            select = heavy(number).replace(" FOR ALL", "")
+            told = hostile.subscribe(id=f"h{number}", select=select, on="window")
+            assert told["type"] == "subscribed"
+        feeder.minute()
+        assert other.hear("window")["channel"] == windows["channel"]
         until(lambda: any(worker.busy for worker in workers_of(server)))
         held = {worker.pid for worker in workers_of(server) if worker.busy}
         feeder.minute()

@@ -82,7 +82,7 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
     yield from problems
     if source is not None and not problems:
         from muntin.spark.parquet import readable_files
-        from muntin.spark.source import case_of, check_kinds
+        from muntin.spark.parquet_columns import case_of, check_kinds
 
         try:
             files = filled_files(source.path or "") if source.is_plain_parquet else []

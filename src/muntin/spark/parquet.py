@@ -26,11 +26,11 @@ from muntin.spark.failures import DAMAGED
 from muntin.spark.files import filled_files, local_path, partitions_of
 from muntin.spark.frame_columns import check_names, check_types, may_read
 from muntin.spark.java import class_of, items_of
+from muntin.spark.parquet_columns import are_in_other_case, case_of, check_kinds
 from muntin.spark.partials import Placed, Plan, fold_placed
 from muntin.spark.rows import Row, tasks_of
 from muntin.spark.runs import merged
 from muntin.spark.session import is_classic
-from muntin.spark.source import are_in_other_case, case_of, check_kinds
 from muntin.spark.unchanged import REMEDY, check_unchanged, states_of
 from muntin.spec import Pipeline, SourceSpec
 from muntin.summaries.key_columns import kind_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,12 @@ import pyarrow as pa
 from muntin.errors import SourceError, SpecError
 from muntin.kinds.columns import in_backticks
 from muntin.spark.ddl import declared, in_ddl
-from muntin.spark.failures import AS_IT_IS, DAMAGED, ONE_TYPE, reason
+from muntin.spark.failures import DAMAGED, reason
 from muntin.spark.file_starts import (
-    OF_ONE_TYPE,
     check_content,
     form_of,
     has_headers,
     header_of,
-    holds,
     wrong_encoding,
 )
 from muntin.spark.files import (
@@ -36,14 +33,14 @@ from muntin.spark.files import (
     local_path,
     partitions_of,
 )
-from muntin.spark.frame_columns import check_cases, may_read
+from muntin.spark.frame_columns import may_read
 from muntin.spark.kafka import named
 from muntin.spark.kafka_topics import check_broker, ids_of
 from muntin.spark.options import mistyped, wrong_counts
+from muntin.spark.parquet_columns import case_of, check_kinds, schema_of, timestamp_unit
 from muntin.spark.partials import CORRUPT_COLUMN
 from muntin.spark.places import with_files
 from muntin.spark.session import as_active, check_startable, is_classic, is_elsewhere
-from muntin.spark.settings import READING
 from muntin.spark.unread import NO_SUCH_COLUMN, unread_column
 from muntin.spec import Pipeline, SourceSpec
 from muntin.spec_secrets import hide_secrets
@@ -160,83 +157,9 @@ def nanoseconds_of(spark: SparkSession, source: SourceSpec) -> set[str]:
     if source.format != "parquet" or source.schema_ or not source.path:
         return set()
     files = _files_read(spark, source)
-    return {f.name for f in _schema(files[0]) if _unit(f.type) == "ns"} if files else set()
-
-
-def case_of(spark: SparkSession | None, pipeline: Pipeline | None) -> Callable[[str], str]:
-    """What is the same of two names that are one column to Spark: in this session, or without one
-    in that of the pipeline."""
-    key = "spark.sql.caseSensitive"
-    own = {**READING, **(pipeline.spark if pipeline else {})}
-    is_told = (spark.conf.get(key) if spark else own[key]) == "true"
-    return str if is_told else str.lower
-
-
-def are_in_other_case(
-    files: Sequence[str], names: Collection[str], case: Callable[[str], str]
-) -> bool:
-    """Has a local Parquet file a column that is one of these to Spark, and to Arrow none?"""
-    wanted = {*map(case, names)}
-    there = (name for file in files for name in _schema(file).names)
-    return case is not str and any(case(n) in wanted and n not in names for n in there)
-
-
-def check_kinds(
-    source: SourceSpec,
-    files: Sequence[str],
-    kinds: Mapping[str, str],
-    nanoseconds: Collection[str],
-    teller: str,
-    case: Callable[[str], str],
-) -> None:
-    """Does Spark read these columns of local Parquet files as what they are? `kinds`: its types of
-    them; `nanoseconds`: as `nanoseconds_of`; `case`: as `case_of`. Warns of files that lack one,
-    where `teller` is not "". Raises SourceError: a file has two for one of them, or Spark would
-    read numbers of another type or unit, as the bytes stand there: 65,537 as 1, 1.25 as 125, and
-    times as a thousandth."""
-    here = local_path(source.path or "")
-    told = partitions_of(here, map(Path, files)) if here else set[str]()
-    read = kinds.keys() - told if teller and source.schema_ is None else set[str]()
-    names, ns = {*map(case, kinds.keys() - told)}, {*map(case, nanoseconds)}
-    others = {*nanoseconds, *told}
-    kinds = {case(n): k for n, k in kinds.items() if n not in others and OF_ONE_TYPE.fullmatch(k)}
-    ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
-    wanted = declared(ddl) if ddl else {}
-    for file in files if names or ns else ():
-        schema = _schema(file)
-        found = Counter(map(case, schema.names))
-        twice = [n for n in schema.names if case(n) in names and found[case(n)] > 1]
-        check_cases(twice, twice, f"{file}: ")
-        for name in sorted(n for n in read if found and case(n) not in found):
-            _LOG.warning("%s: %s has no column '%s', which is null there", teller, file, name)
-        for field in schema:
-            name, there = case(field.name), field.type
-            is_meant = source.schema_ and pa.types.is_temporal(there)  # as the number of it
-            if is_meant or pa.types.is_duration(there) or pa.types.is_null(there):
-                continue
-            if name in ns and _unit(there) != "ns":
-                kind = f"in {_unit(there)}" if _unit(there) else there
-                raise SourceError(
-                    f"{file}: column '{field.name}' is {kind}, and in ns in the first file that "
-                    f"was there, and Spark knows one unit: write the files alike{AS_IT_IS}"
-                )
-            if name in wanted and not holds(wanted[name], there):
-                raise SourceError(ONE_TYPE.format(file, field.name, kinds[name], there))
-
-
-def _unit(kind: pa.DataType) -> str:
-    return kind.unit if pa.types.is_timestamp(kind) else ""
-
-
-def _schema(file: str | Path) -> pa.Schema:
-    """Of a Parquet file; its times of 96 bits are no numbers to Spark."""
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
-            return opened.schema_arrow
-    except (pa.ArrowInvalid, OSError):
-        return pa.schema([])  # Spark says why
+    return (
+        {f.name for f in schema_of(files[0]) if timestamp_unit(f.type) == "ns"} if files else set()
+    )
 
 
 def check_source(source: SourceSpec | None) -> SourceSpec:
