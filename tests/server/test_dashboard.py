@@ -99,6 +99,14 @@ def test_of_few_events_the_load_is_by_the_hour_or_day(page, ledger):
     feeder.close()
 
 
+def test_what_no_answer_can_tell_is_told(page, ledger):
+    Ingest(pipeline(), ledger, query_id="q", mode="append", begins=3).close()
+    with Server(ledger, port=0) as server:
+        page.goto(server.url)
+        page.wait_for_selector("#headline li:text('missing, as --append accepted: 3')")
+        page.goto("about:blank")
+
+
 def test_what_is_new_is_asked_for_at_a_pace_and_never_behind_another_tab(page, server, feeder):
     """Six batches within some seconds, then two while the page is hidden."""
     asked, waiting = [], set()

@@ -29,6 +29,8 @@ export function troubles(pipeline) {
     pipeline.doubt ?? "",
     ...Object.entries(pipeline.failing).map(([query, { error }]) => `${query}: ${error}`),
     webhook.error ? `the webhook does not take alerts: ${webhook.error}` : "",
+    pipeline.missing_batches ? `batches that are missing, as --append accepted: ${number(pipeline.missing_batches)}` : "",
+    pipeline.missed ? `offsets of Kafka passed over, gone before they were read: ${number(pipeline.missed)}` : "",
   ].filter(Boolean);
 }
 
