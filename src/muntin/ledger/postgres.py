@@ -16,15 +16,7 @@ import psycopg
 from muntin.errors import LedgerError, LedgerMissing
 from muntin.ledger.records import FORMAT_VERSION, check_name
 from muntin.ledger.schema import check_format
-from muntin.ledger.store import (
-    GONE_SECONDS,
-    META,
-    Change,
-    Entry,
-    Head,
-    StoreAway,
-    StoreError,
-)
+from muntin.ledger.store import GONE_SECONDS, META, Change, Entry, Head, StoreAway, StoreError
 
 SCHEMA = "muntin"
 SCHEMA_CHARACTERS_MAX = 63  # PostgreSQL cuts longer names: two ledgers would be one

@@ -18,10 +18,7 @@ class LedgerCatalog:
     of the newest version."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        clock: Callable[[], int] = now_us,
-        cache_bytes: int = CACHE_BYTES,
+        self, ledger: Ledger, clock: Callable[[], int] = now_us, cache_bytes: int = CACHE_BYTES
     ) -> None:
         self._ledger = ledger
         self._clock = clock

@@ -34,11 +34,7 @@ _KINDS = {
 }
 _TIME = pa.timestamp("us", "UTC")
 # (multiplied by, divided by): microseconds since 1970 UTC; a local one is taken as UTC
-_TIMES = {
-    "timestamp-millis": (1_000, 1),
-    "timestamp-micros": (1, 1),
-    "timestamp-nanos": (1, 1_000),
-}
+_TIMES = {"timestamp-millis": (1_000, 1), "timestamp-micros": (1, 1), "timestamp-nanos": (1, 1_000)}
 _NESTED = ("array", "map", "record", "error")
 
 

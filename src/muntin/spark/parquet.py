@@ -93,10 +93,7 @@ def _whole(metadata: pq.FileMetaData) -> tuple[int, int]:
 
 
 def readable_files(
-    source: SourceSpec,
-    pipeline: Pipeline,
-    files: Sequence[str],
-    spark: SparkSession | None = None,
+    source: SourceSpec, pipeline: Pipeline, files: Sequence[str], spark: SparkSession | None = None
 ) -> Sequence[str]:
     """The files of a source, checked; [] where only Spark can read what the pipeline needs, in this
     session, where one is given."""
@@ -115,9 +112,7 @@ def readable_files(
 
 
 def are_in_other_calendar(
-    schemas: Iterable[pa.Schema],
-    names: Collection[str],
-    session: Callable[[], SparkSession | None],
+    schemas: Iterable[pa.Schema], names: Collection[str], session: Callable[[], SparkSession | None]
 ) -> bool:
     """Whether Spark makes other dates and times of these columns of files than stand in them.
 

@@ -17,13 +17,7 @@ from muntin.errors import SourceError, SpecError
 from muntin.kinds.columns import in_backticks
 from muntin.spark.ddl import declared, in_ddl
 from muntin.spark.failures import DAMAGED, reason
-from muntin.spark.file_starts import (
-    check_content,
-    form_of,
-    has_headers,
-    header_of,
-    wrong_encoding,
-)
+from muntin.spark.file_starts import check_content, form_of, has_headers, header_of, wrong_encoding
 from muntin.spark.files import (
     FILE_FORMATS,
     filled_files,

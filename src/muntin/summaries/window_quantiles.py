@@ -29,13 +29,7 @@ from muntin.summaries.checks import check_alike, integer_in, one_of
 from muntin.summaries.envelope import opened, seal
 from muntin.summaries.exponential_histogram import HistogramOfItems, HistogramOfTimes
 from muntin.summaries.kernels.compaction import SEED
-from muntin.summaries.level_stack import (
-    COUNT_MAX,
-    check_k,
-    described_coins,
-    new_coins,
-    read_coins,
-)
+from muntin.summaries.level_stack import COUNT_MAX, check_k, described_coins, new_coins, read_coins
 from muntin.summaries.order_keys import (
     DTYPES,
     as_column,

@@ -44,9 +44,7 @@ class PostgresListener:
 
     async def start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientStreams(self._made),
-            sock=self._listening,
-            backlog=ACCEPTS_AT_ONCE,
+            lambda: ClientStreams(self._made), sock=self._listening, backlog=ACCEPTS_AT_ONCE
         )
 
     async def stop(self) -> None:

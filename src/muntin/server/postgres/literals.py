@@ -191,10 +191,7 @@ def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[i
     for at, number in reversed(_parameters(words)):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
             continue
-        parts = (
-            _beside(words, at, begins[at]),
-            _from_clause(words, selects.get(owners[at], {})),
-        )
+        parts = (_beside(words, at, begins[at]), _from_clause(words, selects.get(owners[at], {})))
         if None in parts or number in found:
             continue
         value, source = (text[words[p[0]].start : words[p[1] - 1].end] for p in parts if p)
