@@ -173,10 +173,8 @@ def floats_of_decimals(column: Any) -> Any:
 
 
 def plain_value(column: Any) -> Any:
-    """The first value of an array as Python has it; as text where Python has no such value.
-
-    It has no date beyond the years 1 to 9999 and no text that is not UTF-8; Arrow has.
-    """
+    """The first value of an array as Python has it; as text where Python has no such value. It has
+    no date beyond the years 1 to 9999 and no text that is not UTF-8; Arrow has."""
     try:
         value = column[0].as_py()
         json.dumps(value, default=str)

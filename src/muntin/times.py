@@ -111,9 +111,7 @@ def age_text(us: int) -> str:
 
 def duration_text(us: int) -> str:
     """The shortest spelling: 3_600_000_000 -> "1 hour", 5_400_000_000 -> "90 minutes".
-
-    `duration_us` reads it back.
-    """
+    `duration_us` reads it back."""
     for name, unit in _SHOWN:
         if us and us % unit == 0:
             number = us // unit
@@ -165,10 +163,8 @@ def instant_text(us: int) -> str: ...
 @overload
 def instant_text(us: None) -> None: ...
 def instant_text(us: int | None) -> str | None:
-    """ISO 8601 in UTC, as short as exact: 0 -> "1970-01-01T00:00:00Z", 500_000 -> "...00.5Z".
-
-    Years beyond 0 to 9999 have a sign and six digits: "+012026-01-01T00:00:00Z". None stays None.
-    """
+    """ISO 8601 in UTC, as short as exact: 0 -> "1970-01-01T00:00:00Z", 500_000 -> "...00.5Z". Years
+    beyond 0 to 9999 have a sign and six digits: "+012026-01-01T00:00:00Z". None stays None."""
     if us is None:
         return None
     cycles, within = divmod(us, _CYCLE_US)

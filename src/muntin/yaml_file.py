@@ -15,10 +15,8 @@ DEPTH_MAX = 32
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML whose booleans are true and false only (YAML 1.2): `on: window` stays `on`.
-
-    It refuses aliases, deep nesting, and names that stand twice.
-    """
+    """Safe YAML whose booleans are true and false only (YAML 1.2): `on: window` stays `on`. It
+    refuses aliases, deep nesting, and names that stand twice."""
 
     def __init__(self, text: str, path: Path) -> None:
         super().__init__(text)

@@ -199,9 +199,7 @@ class Assembler:
 
     def end(self, newest: int, watermark: int | None) -> list[ClosedWindow]:
         """The source has ended: all its panes are passed, and what is open closes with them.
-
-        `newest` is the time of the newest event, microseconds.
-        """
+        `newest` is the time of the newest event, microseconds."""
         pane = self._pipeline.pane
         # what closes now holds what is owed: a run without a batch has not told of it yet
         written = self.step(watermark, {})
@@ -241,10 +239,8 @@ class Assembler:
         return late[late >= self._history_dropped.get(name, INT64_MIN)]
 
     def _write_each(self, name: str, closings: Iterator[ClosingWindow]) -> list[ClosedWindow]:
-        """Write windows as they close, some at once.
-
-        One that the end of a source had closed is the next revision; as it was, it is none.
-        """
+        """Write windows as they close, some at once. One that the end of a source had closed is the
+        next revision; as it was, it is none."""
         written: list[ClosedWindow] = []
         pending: list[ClosingWindow] = []
         newest = self._ledger.windows(name, limit=1, newest_first=True)

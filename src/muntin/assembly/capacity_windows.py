@@ -60,9 +60,7 @@ def closed_lines(
     pipeline: Pipeline, rate: float, keys: Mapping[str, int], values: int, kept_us: int, draw: Draw
 ) -> Iterator[ClosedLine]:
     """Of each summary whose windows close, and of the queries on them, each in one revision.
-
-    `rate`, `keys`, `kept_us`: see `capacity`. `values`: of columns that `keys` does not name.
-    """
+    `rate`, `keys`, `kept_us`: see `capacity`. `values`: of columns that `keys` does not name."""
     kept = pipeline.retention.history or kept_us
     with closing(StandingQueries(pipeline, temporary())) as standing:
         for name, spec in pipeline.summaries.items():

@@ -96,10 +96,8 @@ class FloatingFollower(_Follower):
             yield from self._closed_in(pieces, start, end)
 
     def _closed_in(self, pieces: Pieces, start: int, end: int) -> Iterator[ClosingWindow]:
-        """The windows of a gap: as ever, but the last ends where the gap does at the latest.
-
-        It says `late` where it did not reach its own end.
-        """
+        """The windows of a gap: as ever, but the last ends where the gap does at the latest. It
+        says `late` where it did not reach its own end."""
         gap = copy.copy(self)
         gap.window, gap._contents = self.window.closed(), None
         panes = pieces.slices(self._layout, self._layout.pane, start, end)
@@ -257,10 +255,8 @@ class GridFollower(_Follower):
         self.next = max(sealed_until, after)
 
     def end(self, pieces: Pieces) -> Iterator[ClosingWindow]:
-        """The windows that are open where the source has ended: they end with what was taken.
-
-        They stay open: where more comes after all, they close again as ever.
-        """
+        """The windows that are open where the source has ended: they end with what was taken. They
+        stay open: where more comes after all, they close again as ever."""
         if self.next is None:
             return
         due, _ = self._due(pieces, self.next, self.next)
@@ -274,9 +270,7 @@ class GridFollower(_Follower):
 
     def _due(self, pieces: Pieces, after: int, until: int) -> tuple[np.ndarray, Slices]:
         """Starts of the windows that end after a time and hold events of before `until`; the panes.
-
-        Where panes are gone, rollups tell.
-        """
+        Where panes are gone, rollups tell."""
         layout, length, every = self._layout, self._length, self._every
         first = after - length
         whole = min(max(first, pieces.extent(layout).dropped or first), until)

@@ -279,10 +279,8 @@ class Maintenance:
         return self._made(layout, merge(parts), _below(now, layout, length, sources, shard), length)
 
     def _retain(self, layout: Layout, watermark: int) -> None:
-        """Drop slices past their horizon, but for what open windows read.
-
-        The ledger keeps what no longer rollup stands for.
-        """
+        """Drop slices past their horizon, but for what open windows read. The ledger keeps what no
+        longer rollup stands for."""
         lengths = (layout.pane, *layout.rungs)
         horizons = {n: kept for n in lengths if (kept := self._kept(n)) is not None}
         if not horizons:
@@ -409,10 +407,8 @@ def _blocks(whole: Segment, length: int, block: int | None) -> Iterator[Segment]
 
 
 def _crowded(pieces: Sequence[Piece], block: int | None) -> list[Piece]:
-    """Pieces of one block, and of about one size, that are too many; else none.
-
-    Those that lie in several blocks are brought together first, and cut.
-    """
+    """Pieces of one block, and of about one size, that are too many; else none. Those that lie in
+    several blocks are brought together first, and cut."""
     groups: dict[tuple[int, int | None, int], list[Piece]] = {}
     for piece in pieces:
         if piece.nbytes >= WHOLE_BYTES:
@@ -440,10 +436,8 @@ def _pays(now: Pieces, pieces: Sequence[Piece]) -> bool:
 
 
 def _overlapping(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Groups of pieces of one shard, of two and more, whose slices reach into each other's.
-
-    Those that are too large together stay apart: they are added up when they are read.
-    """
+    """Groups of pieces of one shard, of two and more, whose slices reach into each other's. Those
+    that are too large together stay apart: they are added up when they are read."""
     groups: list[list[Piece]] = []
     reach, shard = 0, -1
     for piece in sorted(pieces, key=lambda piece: (piece.shard, piece.start)):

@@ -45,9 +45,7 @@ def signature(key: bytes, push: WebhookEvent, timestamp: int) -> str:
 
 class Webhook:
     """One address; a thread of its own sends what `following` offers, and calls `taken` after.
-
-    `following` offers the same event until it was taken.
-    """
+    `following` offers the same event until it was taken."""
 
     def __init__(
         self,

@@ -348,10 +348,8 @@ def parsed_field(text: str) -> tuple[Any, str]:
 
 
 def spark_says(text: str) -> str | None:
-    """Spark's parser on an expression: "" where it is right, None without Spark or Java.
-
-    The parser alone: a Java process for a few seconds, no session.
-    """
+    """Spark's parser on an expression: "" where it is right, None without Spark or Java. The parser
+    alone: a Java process for a few seconds, no session."""
     if find_spec("pyspark") is None or java_version()[0] is None:
         return None
     from py4j.protocol import Py4JJavaError

@@ -286,10 +286,8 @@ def _most(column: pa.ChunkedArray) -> float:
 
 
 def _patterns(sample: Sample, name: str) -> list[str]:
-    """How most times in a column of text can have been written, in Spark's letters.
-
-    First that in which they lie closest together: 3/1 and 3/2 are two days, hardly two months.
-    """
+    """How most times in a column of text can have been written, in Spark's letters. First that in
+    which they lie closest together: 3/1 and 3/2 are two days, hardly two months."""
     texts = sample.table[name].drop_null()
     if count(texts, r".*\d.*\d.*\d.*") < _most(texts):
         return []
@@ -326,10 +324,8 @@ def _present(times: np.ndarray) -> np.ndarray:
 
 
 def _pane_us(by_file: list[np.ndarray]) -> int:
-    """Some thousands of panes at most, and none below the step in which the times come.
-
-    A few times that are far off say nothing about the others of their file.
-    """
+    """Some thousands of panes at most, and none below the step in which the times come. A few times
+    that are far off say nothing about the others of their file."""
     times = np.concatenate(by_file)
     spans = [np.quantile(own, [0.01, 0.99]) for own in by_file if len(own)]
     first, last = (np.min(spans), np.max(spans)) if spans else (0, 0)

@@ -320,10 +320,8 @@ def _options(connection: Any, file: Path, form: str) -> tuple[dict[str, str], st
 def _typed(
     connection: Any, sample: pa.Table, options: dict[str, str], partitions: set[str]
 ) -> tuple[pa.Table, dict[str, str]]:
-    """Texts of CSV in the types that Spark reads them as, and which of them are times.
-
-    Adds to the options the schema, so that Spark need not read all of the files to infer one.
-    """
+    """Texts of CSV in the types that Spark reads them as, and which of them are times. Adds to the
+    options the schema, so that Spark need not read all of the files to infer one."""
     names = [name for name in sample.column_names if name not in partitions]
     texts = [sample[name] for name in names]
     if any(pc.any(pc.equal(column, "\\N")).as_py() for column in texts):  # as PostgreSQL writes

@@ -57,10 +57,8 @@ def follow(
 def behind(
     lag: Mapping[str, Mapping[str, int]], newest: int | None, now: int, once: bool
 ) -> list[str]:
-    """What is still to be taken: Kafka's records; else how old the newest event is.
-
-    Of a run over what is there (`once`), and of old data that are played, its age says nothing.
-    """
+    """What is still to be taken: Kafka's records; else how old the newest event is. Of a run over
+    what is there (`once`), and of old data that are played, its age says nothing."""
     if lag:
         waiting = sum(n for partitions in lag.values() for n in partitions.values())
         return [f"{how_many(waiting, 'record')} behind"]

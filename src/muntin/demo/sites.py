@@ -45,10 +45,8 @@ SPARK = SHORT_RUN | {
 
 
 def at_sites(flights: pa.Table, sites: int) -> tuple[pa.Table, list[str]]:
-    """Flights with a column `site`, and the sites' names.
-
-    Three sites are the airports; any other number share the carriers, the largest first.
-    """
+    """Flights with a column `site`, and the sites' names. Three sites are the airports; any other
+    number share the carriers, the largest first."""
     if sites == AIRPORTS:
         column = pc.utf8_lower(flights["origin"])
         names = sorted(pc.unique(column).to_pylist())
@@ -180,10 +178,8 @@ def start(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def end_with_parent() -> None:
-    """In the process started: end, with all that it has started, once its parent has gone.
-
-    First as on Ctrl-C; whatever is left after `STOP_SECONDS`, at once.
-    """
+    """In the process started: end, with all that it has started, once its parent has gone. First as
+    on Ctrl-C; whatever is left after `STOP_SECONDS`, at once."""
 
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 4096):

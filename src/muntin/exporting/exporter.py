@@ -154,10 +154,8 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
 def _lost(
     pieces: Pieces, layout: Layout, dropped: int | None, done: Done, rungs: Sequence[int] = ()
 ) -> int:
-    """How many more events are stored of what is out, and was dropped, than are out.
-
-    `rungs`: of rollups, of which one tells where what is out may be cut.
-    """
+    """How many more events are stored of what is out, and was dropped, than are out. `rungs`: of
+    rollups, of which one tells where what is out may be cut."""
     newest = _newest(done)
     ends = [end for end, _ in newest.values() if dropped is not None and end <= dropped]
     if not ends:

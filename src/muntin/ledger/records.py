@@ -18,10 +18,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 def check_name(name: object, what: str) -> str:
-    """`name` itself where it is one; what it names goes into the message.
-
-    Names become parts of keys, URLs and file names, so that nothing in them may need escaping.
-    """
+    """`name` itself where it is one; what it names goes into the message. Names become parts of
+    keys, URLs and file names, so that nothing in them may need escaping."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     shown = ascii(name)
@@ -149,10 +147,8 @@ class PipelineInfo:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What the ledger holds of a run of slices, without its payload.
-
-    Of several pieces that hold the same slice, each holds other events: they add up.
-    """
+    """What the ledger holds of a run of slices, without its payload. Of several pieces that hold
+    the same slice, each holds other events: they add up."""
 
     id: int
     """Higher than that of every piece before it; never used again."""

@@ -32,11 +32,8 @@ class Rollups:
     """Length -> horizon: retention has dropped the slices before it (also of the panes)."""
 
     def tiles(self, start: int, end: int, below: int | None = None) -> list[Tile]:
-        """The fewest runs of slices that hold [start, end), from lengths under `below`.
-
-        `start`, `end`: microseconds, multiples of the pane.
-        `below`: only lengths under this; None: all.
-        """
+        """The fewest runs of slices that hold [start, end), from lengths under `below`. `start`,
+        `end`: microseconds, multiples of the pane. `below`: only lengths under this; None: all."""
         lengths = [n for n in sorted(self.covered, reverse=True) if below is None or n < below]
         return list(self._tiles(start, end, lengths))
 
@@ -124,10 +121,8 @@ class Rollups:
         return {length: part.at_length(length) for length, part in found.items() if len(part)}
 
     def cut(self, length: int, before: int, end: int) -> int:
-        """Where `drop_before` has to stop: slices of `length` that start before it may go.
-
-        `end` is that of the last piece stored; no horizon lies beyond what is known.
-        """
+        """Where `drop_before` has to stop: slices of `length` that start before it may go. `end` is
+        that of the last piece stored; no horizon lies beyond what is known."""
         if length in self.covered:
             known = self.covered[length][1]
         else:

@@ -283,11 +283,8 @@ def with_late(slices: Slices, length: int, watermark: int | None) -> Slices:
 def count_late(
     panes: Mapping[str, Slices], pane_us: int, watermark: int | None, counted: int
 ) -> int:
-    """Late events of a batch, whose panes are given by summary.
-
-    Each summary counts the same events again: of a pane, the batch takes the summary that
-    counted most.
-    """
+    """Late events of a batch, whose panes are given by summary. Each summary counts the same events
+    again: of a pane, the batch takes the summary that counted most."""
     late = [with_late(slices, pane_us, watermark) for slices in panes.values()]
     if not any(slices.late_count for slices in late):
         return 0

@@ -65,10 +65,8 @@ def unpack(size: int, codec: int, stored: bytes) -> Payload:
 
 
 def _unpack_all(packed: Sequence[Packed]) -> list[bytes]:
-    """The payloads of some in ZSTD; none where one of them is not what its row says.
-
-    To begin to decompress takes longer than a few KB do: they are one stream of frames.
-    """
+    """The payloads of some in ZSTD; none where one of them is not what its row says. To begin to
+    decompress takes longer than a few KB do: they are one stream of frames."""
     ends = [0, *accumulate(size for size, *_ in packed)]
     stream = pa.BufferReader(b"".join(stored for *_, stored in packed))
     try:

@@ -244,10 +244,8 @@ class Replica(SqliteFile):
     # Changing the store
 
     def write(self, connection: Tables, act: Callable[[Tables], Outcome]) -> Outcome:
-        """Run `act` on the copy, and have the store take what it changed.
-
-        What `act` finds wrong is believed only where the copy is known to be new.
-        """
+        """Run `act` on the copy, and have the store take what it changed. What `act` finds wrong is
+        believed only where the copy is known to be new."""
         deadline = time.monotonic() + self.deadline
         new = False
         with self._changing:

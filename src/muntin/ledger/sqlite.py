@@ -206,10 +206,8 @@ class SqliteLedger(View):
             return self._file.write(connection, act)
 
     def verify(self) -> list[str]:
-        """Read everything and check it; what is damaged, one sentence each.
-
-        First the file's structure (SQLite's own check), then every row.
-        """
+        """Read everything and check it; what is damaged, one sentence each. First the file's
+        structure (SQLite's own check), then every row."""
         found: list[str] = []
         try:
             with self._file.reader() as connection:

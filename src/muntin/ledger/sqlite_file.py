@@ -214,10 +214,8 @@ class SqliteFile:
 
 
 def checkpoint(connection: Tables) -> None:
-    """Bring all of the write-ahead log into the file, and empty it: a copy of the file is whole.
-
-    As far as readers let it; another time where they do not.
-    """
+    """Bring all of the write-ahead log into the file, and empty it: a copy of the file is whole. As
+    far as readers let it; another time where they do not."""
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 2000")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

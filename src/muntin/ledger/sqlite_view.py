@@ -37,10 +37,8 @@ Connect = Callable[[], AbstractContextManager[Tables]]
 
 
 class View:
-    """The reading half of a ledger. A name that is not there has nothing: no error.
-
-    `connect` lends connections.
-    """
+    """The reading half of a ledger. A name that is not there has nothing: no error. `connect` lends
+    connections."""
 
     def __init__(self, place: str, connect: Connect) -> None:
         self._place = place
@@ -132,10 +130,8 @@ class View:
         *,
         known: Mapping[int, Piece] | None = None,
     ) -> list[Piece]:
-        """Pieces of that length that overlap [start, end), by id, without their payloads.
-
-        `known`: some of this ledger that were read earlier, by id: they are not read again.
-        """
+        """Pieces of that length that overlap [start, end), by id, without their payloads. `known`:
+        some of this ledger that were read earlier, by id: they are not read again."""
         low, high = time_range(start, end)
         clause = f"WHERE summary = {_NAME} AND length = ? AND start < ? AND until > ? ORDER BY id"
         values = _bindable((ROLE_SUMMARY, summary, whole(length, "length"), high, low))
@@ -151,9 +147,7 @@ class View:
 
     def payloads(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Piece -> payload, from its file where it lies in one. A piece that is gone is left out.
-
-        Raises LedgerError: a row is damaged, or a file is missing, or damaged.
-        """
+        Raises LedgerError: a row is damaged, or a file is missing, or damaged."""
         numbers = [whole(identifier, "id") for identifier in ids]
         with self._connect() as connection:
             found = connection.payloads(numbers)
@@ -233,10 +227,8 @@ class View:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[ClosedWindow]:
-        """Closed windows that start in [start, end), by (start, summary, revision).
-
-        The newest revision of each, or all that are kept with `revisions`.
-        """
+        """Closed windows that start in [start, end), by (start, summary, revision). The newest
+        revision of each, or all that are kept with `revisions`."""
         conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
         if summary is not None:
             conditions.append(f"summary = {_NAME}")
@@ -329,10 +321,8 @@ class View:
         newest_first: bool = False,
         revisions: bool = False,
     ) -> list[TrendPoint]:
-        """A standing query's results of the windows that start in [start, end).
-
-        The newest revision of each, or all that are kept with `revisions`.
-        """
+        """A standing query's results of the windows that start in [start, end). The newest revision
+        of each, or all that are kept with `revisions`."""
         down = " DESC" if newest_first else ""
         newest = "" if revisions else "AND " + _newest("trends", "query")
         rows = self._rows(

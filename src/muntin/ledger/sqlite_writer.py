@@ -69,10 +69,8 @@ class Writer:
                 yield self._connection
 
     def _write(self, act: Callable[[Tables, Record], Outcome], *, grows: bool = True) -> Outcome:
-        """Run `act` in a transaction under this writer's epoch, with the pipeline's row.
-
-        It may run again, where a store finds that another was first.
-        """
+        """Run `act` in a transaction under this writer's epoch, with the pipeline's row. It may run
+        again, where a store finds that another was first."""
 
         def fenced_act(connection: Tables) -> Outcome:
             record = self._fenced_record(connection)
@@ -354,10 +352,8 @@ class Writer:
         self._write(act)
 
     def set_status(self, status: Mapping[str, Any], *, news: bool = True) -> None:
-        """What the pipeline is doing now (open windows, rates); small JSON, newest wins.
-
-        Without `news` it is a sign of life: the version stays, and what was made of it is kept.
-        """
+        """What the pipeline is doing now (open windows, rates); small JSON, newest wins. Without
+        `news` it is a sign of life: the version stays, and what was made of it is kept."""
         body = dump(status, "status")
         self._write(
             lambda connection, _: self._store_document(connection, "status", body), grows=news

@@ -82,9 +82,7 @@ class Store(Protocol):
 
     def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
         """All rows, some at a time, as they were at a head or, some of them, after it.
-
-        `since(head)` brings those to the same moment.
-        """
+        `since(head)` brings those to the same moment."""
         ...
 
     def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:

@@ -77,10 +77,8 @@ class TemporaryLedger(SqliteLedger):
 
 
 def temporary(name: str = "") -> TemporaryLedger:
-    """The ledger `memory://name`: the same name in one process is the same ledger.
-
-    Without a name it is one of its own; those with a name stay until `forget`.
-    """
+    """The ledger `memory://name`: the same name in one process is the same ledger. Without a name
+    it is one of its own; those with a name stay until `forget`."""
     if not name:
         return TemporaryLedger()
     check_name(name, "ledger")

@@ -30,10 +30,8 @@ class LedgerCatalog:
 
     @contextmanager
     def moment(self, *, known: bool = False) -> Iterator[LedgerMoment]:
-        """The ledger as it is now: all that is read is of one of its versions.
-
-        `known`: as it was when one last waited for it, see `Ledger.snapshot`.
-        """
+        """The ledger as it is now: all that is read is of one of its versions. `known`: as it was
+        when one last waited for it, see `Ledger.snapshot`."""
         with self._ledger.snapshot(known=known) as view:
             snapshot = self._newest
             if snapshot is None or snapshot.version != view.state():

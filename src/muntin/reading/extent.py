@@ -63,10 +63,8 @@ class Extent:
         return self.dropped is None or any(not start for start, _ in self.rollups.covered.values())
 
     def reach(self, start: int, end: int) -> Reach:
-        """The whole slices of [start, end), multiples of the pane.
-
-        Where what is left of it lies apart, the longest part that lies together.
-        """
+        """The whole slices of [start, end), multiples of the pane. Where what is left of it lies
+        apart, the longest part that lies together."""
         if self.bounds is None:
             return Reach((), None, whole=self.dropped is None)
         # outside of what is stored there is nothing: an ad hoc range of a century costs nothing

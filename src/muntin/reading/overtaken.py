@@ -26,10 +26,8 @@ from muntin.select.result import WindowRead
 def overtaken(
     pieces: Pieces, known: Known, query: str, results: Results, span: tuple[int | None, int | None]
 ) -> tuple[dict[str, Any], tuple[Note, ...]]:
-    """Bounds and notes on results of which some are not what they would be now.
-
-    `span`: starts of the windows that were asked for.
-    """
+    """Bounds and notes on results of which some are not what they would be now. `span`: starts of
+    the windows that were asked for."""
     about = results.about
     read = about.filter(about["said"].is_valid())  # of those that did not fail
     if not len(read):
@@ -82,10 +80,8 @@ def unrevised(pieces: Pieces, layout: Layout, windows: LoadedTable) -> tuple[Not
 
 
 def _behind(pieces: Pieces, known: Known, counted: pa.ChunkedArray) -> int:
-    """Of how many results the panes that they read hold more events now.
-
-    Where retention has dropped some of these panes, and rollups do not hold them, nobody can tell.
-    """
+    """Of how many results the panes that they read hold more events now. Where retention has
+    dropped some of these panes, and rollups do not hold them, nobody can tell."""
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     for number, each in enumerate(_parsed(counted)):
         for source, start, end, events in each:

@@ -165,10 +165,8 @@ class Pieces:
     def counted_since(
         self, layout: Layout, reach: Reach, keys: KeyNames | None = None
     ) -> dict[Part, int]:
-        """Key or indicator -> from where on it has counted all events of the slices.
-
-        Of those that lack some, and not of one that lacks some of the newest slice.
-        """
+        """Key or indicator -> from where on it has counted all events of the slices. Of those that
+        lack some, and not of one that lacks some of the newest slice."""
         since: dict[Part, int] = {}
         newest = None
         for length, first, until in reach.runs:

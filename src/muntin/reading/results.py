@@ -96,10 +96,8 @@ def read_results(view: View, query: str, marks: np.ndarray, before: Results | No
 
 
 def _shared(before: Results, marks: np.ndarray) -> slice:
-    """Which results of before are the first of those with these marks.
-
-    None where their columns are not the same: what the others gave to the table would stay in it.
-    """
+    """Which results of before are the first of those with these marks. None where their columns are
+    not the same: what the others gave to the table would stay in it."""
     if before.schema is None or not len(marks):
         return slice(0, 0)
     first = int(np.searchsorted(before.marks[:, 0], marks[0, 0]))

@@ -27,10 +27,8 @@ class Followed:
 
 
 def followed(view: View, name: str, generation: Hashable, cache: Cache[Any]) -> Followed:
-    """The summary as the last commit left it, with the events that are still stored.
-
-    `cache`: has the newest of each summary.
-    """
+    """The summary as the last commit left it, with the events that are still stored. `cache`: has
+    the newest of each summary."""
     payloads = view.states(name)
     digests = (hashlib.blake2b(each, digest_size=16).digest() for each in payloads.values())
     token = (name, generation, *zip(payloads, digests, strict=True))

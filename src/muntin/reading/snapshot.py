@@ -75,10 +75,8 @@ class Snapshot:
         }
 
     def once(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
-        """What was made under this key, or is being made by another thread; else `make` it.
-
-        What it raises is raised to all who wait, and not kept.
-        """
+        """What was made under this key, or is being made by another thread; else `make` it. What it
+        raises is raised to all who wait, and not kept."""
         mine: Future[Any] = Future()
         try:  # first of all: who is interrupted (Ctrl-C) leaves nobody waiting
             with self._lock:

@@ -84,10 +84,8 @@ class Algebra(ABC):
         """
 
     def prepared(self, values: Sequence[pa.Array]) -> tuple[Sequence[Any], Keys | None]:
-        """What `fold` takes: made once of a batch, for all of its keys.
-
-        Kinds whose states name items give their numbers, and the different ones.
-        """
+        """What `fold` takes: made once of a batch, for all of its keys. Kinds whose states name
+        items give their numbers, and the different ones."""
         return values, None
 
     def fitted(self, values: Sequence[pa.Array]) -> Self:

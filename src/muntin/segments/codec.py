@@ -400,10 +400,8 @@ def _read_table(
 
 
 def cut(segment: Segment, nbytes: int = CUT_BYTES) -> list[Segment]:
-    """Runs of slices of about `nbytes` in memory each, as a ledger keeps them.
-
-    The states that were measured are 4 to 12 times smaller in bytes.
-    """
+    """Runs of slices of about `nbytes` in memory each, as a ledger keeps them. The states that were
+    measured are 4 to 12 times smaller in bytes."""
     if segment.nbytes <= nbytes or len(segment.slices) < 2:
         return [segment]
     rows = np.zeros(len(segment.slices), np.int64)

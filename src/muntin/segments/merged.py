@@ -31,10 +31,8 @@ NO_VALUES = Parts(K_MIN, K_MIN, 0, np.zeros(2, np.int64), _NONE, _NONE, _NONE)
 
 @dataclass(frozen=True)
 class MergedQuantiles(Quantiles):
-    """Quantiles of all that KLL sketches have seen. `fold` takes a column of their bytes.
-
-    A state has a number more than one of `Quantiles`: `values`, how many its sketches have seen.
-    """
+    """Quantiles of all that KLL sketches have seen. `fold` takes a column of their bytes. A state
+    has a number more than one of `Quantiles`: `values`, how many its sketches have seen."""
 
     kind: ClassVar[str] = "merged_quantiles"
 

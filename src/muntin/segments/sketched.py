@@ -309,10 +309,8 @@ class SketchedSums(OfIndicators):
         *,
         likely: bool = False,
     ) -> dict[str, pa.Array]:
-        """Bounds of keys by their rows, hashes, and places in all lists (-1: in none).
-
-        `likely`: the lower bounds of counts are those that hold at `confidence`, too.
-        """
+        """Bounds of keys by their rows, hashes, and places in all lists (-1: in none). `likely`:
+        the lower bounds of counts are those that hold at `confidence`, too."""
         starts, _, weights, gained, offsets, _ = stored
         kept = at >= 0
         weight, sure = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)

@@ -342,10 +342,8 @@ def typed(indicators: Indicators, values: Sequence[pa.Array]) -> Indicators:
 
 
 def counted_events(segment: Segment, table: Table | None, indicator: str = "") -> np.ndarray:
-    """Events that a table, or one of its indicators, has counted of each slice: int64[slices].
-
-    Less than the segment's events where it was added later.
-    """
+    """Events that a table, or one of its indicators, has counted of each slice: int64[slices]. Less
+    than the segment's events where it was added later."""
     counts = np.zeros(len(segment.slices), np.int64)
     if table is None or not len(table):
         return counts

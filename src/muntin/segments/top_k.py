@@ -164,10 +164,8 @@ def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:
 
 
 def check_entries(table: Table, capacity: int, most: np.ndarray, kind: str) -> None:
-    """CorruptSummary where lists of items contradict themselves, their totals or events.
-
-    `most` items (int64[rows]) may be in a row; -1: none are listed, whatever there was.
-    """
+    """CorruptSummary where lists of items contradict themselves, their totals or events. `most`
+    items (int64[rows]) may be in a row; -1: none are listed, whatever there was."""
     rows = len(table)
     item, weight = lists(table.states["item"], rows), lists(table.states["weight"], rows)
     gained = lists(table.states["gained"], rows)

@@ -34,10 +34,8 @@ class ForClause:
     whole: bool = False
 
     def before(self, end: int) -> ForClause:
-        """What the clause means in a standing query, on the window that ends then.
-
-        Nothing after that is read, so that the result is the same whenever it is made.
-        """
+        """What the clause means in a standing query, on the window that ends then. Nothing after
+        that is read, so that the result is the same whenever it is made."""
         if self.kind == "range":
             assert self.start_us is not None and self.end_us is not None  # noqa: S101, PT018 (parsed)
             return replace(self, start_us=min(self.start_us, end), end_us=min(self.end_us, end))
@@ -209,9 +207,7 @@ class Moment(Protocol):
 
     def trend(self, query: str, window: ForClause | None) -> LoadedTable:
         """Results of a standing query: window_start, window_end, revision, its columns, error.
-
-        `window` is None where no clause was given: then all that is kept.
-        """
+        `window` is None where no clause was given: then all that is kept."""
         ...
 
     def windows(self, summary: str, window: ForClause | None) -> LoadedTable:

@@ -106,11 +106,8 @@ class Database:
         seconds: float,
         end: float,
     ) -> pa.Table | None:
-        """None: DuckDB has given the database up.
-
-        Never in the main thread: DuckDB makes errors of its own of a Ctrl-C that comes while it
-        runs, or asks a table for its schema.
-        """
+        """None: DuckDB has given the database up. Never in the main thread: DuckDB makes errors of
+        its own of a Ctrl-C that comes while it runs, or asks a table for its schema."""
         import duckdb  # at the first statement that needs it: many a process asks none
 
         text = ""

@@ -335,10 +335,8 @@ def _bounds(reads: list[_LoadedItem]) -> dict[str, Any]:
 def _lacking(
     bound: Bound, uncounted: Mapping[Part, Uncounted], names: frozenset[str] | None
 ) -> dict[str, Uncounted]:
-    """Of what a FROM item reads, its summary, key and indicators, those that lack events.
-
-    `names`: columns that the statement reads; None: all.
-    """
+    """Of what a FROM item reads, its summary, key and indicators, those that lack events. `names`:
+    columns that the statement reads; None: all."""
     found: dict[str, Uncounted] = {}
     if WHOLE in uncounted:
         found[bound.source] = uncounted[WHOLE]

@@ -60,11 +60,8 @@ def listed(
     columns_of: Callable[[QueryInfo], tuple[str, ...]],
     span_of: SpanOf,
 ) -> pa.Table | None:
-    """The rows of SHOW TABLES or DESCRIBE; None for any other statement.
-
-    `span_of` tells from where to where a summary is stored. Raises SelectError: DESCRIBE of a name
-    that does not exist.
-    """
+    """The rows of SHOW TABLES or DESCRIBE; None for any other statement. `span_of` tells from where
+    to where a summary is stored. Raises SelectError: DESCRIBE of a name that does not exist."""
     if _SHOW.match(text):
         rows = [_row(info, span_of) for info in summaries.values()]
         rows += [

@@ -313,10 +313,8 @@ def _position(node: exp.Expr) -> int | None:
 
 
 def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
-    """`FROM vector 3.1, vector 1.1`: rows of key 3 beside the row of key 1 that they belong to.
-
-    A null key equals a null key, since null is a key of its own.
-    """
+    """`FROM vector 3.1, vector 1.1`: rows of key 3 beside the row of key 1 that they belong to. A
+    null key equals a null key, since null is a key of its own."""
     sources = scope.sources
     for join, source in zip(node.args.get("joins") or [], sources[1:], strict=True):
         plain = not (join.args.get("on") or join.args.get("using") or join.args.get("kind"))

@@ -42,10 +42,8 @@ _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 
 @dataclass(frozen=True, slots=True)
 class CheckedStatement:
-    """A statement that could be run now: all of its names exist.
-
-    `columns`: of the result; a name that stands twice has a number.
-    """
+    """A statement that could be run now: all of its names exist. `columns`: of the result; a name
+    that stands twice has a number."""
 
     text: str
     columns: tuple[str, ...]

@@ -111,11 +111,8 @@ def _conditions(
 def filled(
     slots: Slots, constants: tuple[str, ...], sql: str, narrowing: Narrowing | None, limits: Limits
 ) -> tuple[SourceItem, str, Narrowing | None] | None:
-    """The FROM item, the SQL and the conditions with other constants; None where the text has to
-    be read.
-
-    The item's places are not set: errors are left to those who read the text.
-    """
+    """The FROM item, the SQL and the conditions with other constants; None where the text has to be
+    read. The item's places are not set: errors are left to those who read the text."""
     item, arguments = slots.item, dict[int, Value]()
     conditions = [] if narrowing is None else list(narrowing.conditions)
     in_sql: dict[str, str] = {}

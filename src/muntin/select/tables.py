@@ -162,10 +162,8 @@ class TableCache(Cache[tuple[Hashable, pa.Table]]):
     def made(
         self, name: Hashable, token: Hashable, make: Callable[[], tuple[pa.Table, bool]]
     ) -> pa.Table:
-        """The table, made if it is not there.
-
-        `make` says too whether it may be kept. One whose token is None is never kept.
-        """
+        """The table, made if it is not there. `make` says too whether it may be kept. One whose
+        token is None is never kept."""
         found = None if token is None else self.get(name)
         if found is not None and found[0] == token:
             return found[1]

@@ -202,10 +202,8 @@ def text_column(column: pa.ChunkedArray) -> list[Any]:
 
 
 def duration_said(value: timedelta) -> str:
-    """A length of time as "1 day 02:30:00.5"; below a day without days.
-
-    Below minus one day the clock counts forward from the days, as all of these read it.
-    """
+    """A length of time as "1 day 02:30:00.5"; below a day without days. Below minus one day the
+    clock counts forward from the days, as all of these read it."""
     sign = "-" if timedelta(days=-1) < value < timedelta(0) else ""
     value = -value if sign else value
     minutes, seconds = divmod(value.seconds, 60)

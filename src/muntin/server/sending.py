@@ -109,10 +109,8 @@ class CutOffError(Exception):
 
 
 class Paced:
-    """Cuts clients that do not read what they have asked for.
-
-    Bodies go out in pieces, so that each waits until the client has taken those before it.
-    """
+    """Cuts clients that do not read what they have asked for. Bodies go out in pieces, so that each
+    waits until the client has taken those before it."""
 
     def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
         self._app = app

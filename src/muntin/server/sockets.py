@@ -231,10 +231,8 @@ def _of_path(request: h11.Request) -> h11.Request:
 
 
 class GuardedHttp(H11Protocol):
-    """uvicorn's HTTP/1.1, where a connection that sends no whole request in time is cut.
-
-    Head and body have a time limit each, from their first byte to their last.
-    """
+    """uvicorn's HTTP/1.1, where a connection that sends no whole request in time is cut. Head and
+    body have a time limit each, from their first byte to their last."""
 
     limits = ServerLimits()
     open_connections: Connections

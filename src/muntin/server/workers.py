@@ -251,9 +251,7 @@ class Workers:
 
     async def run(self, asked: Question) -> IO[bytes]:
         """The answer's bytes; at most `statements_at_once` at once. Cancelled, it ends the worker.
-
-        Raises MuntinError.
-        """
+        Raises MuntinError."""
         # the one that was used last has more in its caches
         place = self._alive(self._free.pop())
         self._taken.add(place)
@@ -306,10 +304,8 @@ class Workers:
         return WorkerProcess(connection, pid, self._end, end_seconds, self._is_warm)
 
     async def _warm(self) -> None:
-        """Have kernels loaded once, and in place of the first workers those that have them.
-
-        The first workers are there before: most of what a page asks for needs none.
-        """
+        """Have kernels loaded once, and in place of the first workers those that have them. The
+        first workers are there before: most of what a page asks for needs none."""
         await asyncio.wait((*self._free, *self._taken))
         while True:
             try:

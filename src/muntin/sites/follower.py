@@ -31,10 +31,8 @@ Stopped = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Up to which unit the window may move, and the units that are new or have changed.
-
-    `anew`: they are all of the window, and what was known before is void.
-    """
+    """Up to which unit the window may move, and the units that are new or have changed. `anew`:
+    they are all of the window, and what was known before is void."""
 
     to: int
     units: dict[int, Read] = field(default_factory=dict)

@@ -93,9 +93,7 @@ def check_agreement(said: Mapping[str, Any], ranking: Ranking) -> None:
 
 def welcome(run: str, k: int, epsilon: int, missing_after: float) -> str:
     """The answer to a hello that is right: what is kept, which a site may have expected otherwise.
-
-    `missing_after`: units of silence.
-    """
+    `missing_after`: units of silence."""
     kept = {"k": k, "epsilon": epsilon, "missing_after": missing_after}
     return json.dumps({"type": "welcome", "protocol": PROTOCOL, "run": run, **kept})
 

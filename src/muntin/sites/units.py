@@ -14,10 +14,8 @@ NO_CELLS: Cells = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Units:
-    """The newest `length` units, by number; units without events are empty.
-
-    `length`: units of a window.
-    """
+    """The newest `length` units, by number; units without events are empty. `length`: units of a
+    window."""
 
     def __init__(self, length: int) -> None:
         self.length = length

@@ -187,10 +187,8 @@ def _of_source(spark: SparkSession, source: SourceSpec, pipeline: Pipeline) -> G
 
 
 def _source(path: str | Path | None, pipeline: Pipeline) -> SourceSpec:
-    """The spec's own source; or files of the format that their names tell, else of the spec's.
-
-    With the spec's options, where that is its own format.
-    """
+    """The spec's own source; or files of the format that their names tell, else of the spec's. With
+    the spec's options, where that is its own format."""
     own = pipeline.source
     if path is None:
         if own is None:

@@ -84,9 +84,7 @@ def make_folders(spark: SparkSession, location: str) -> None:
 
 def query_of(location: str) -> str | None:
     """Id of the query whose checkpoint it is; "" where there is none; None where only Spark sees.
-
-    Raises SourceError: it is there and cannot be read.
-    """
+    Raises SourceError: it is there and cannot be read."""
     path = local_path(location)
     if path is None:
         return None
@@ -215,10 +213,8 @@ def _log_of(log: Path) -> Iterator[tuple[Path | None, int]]:
 
 
 def delete_checkpoint(spark: SparkSession, location: str) -> None:
-    """Delete a checkpoint wherever Spark would find it: `s3a://`, `hdfs://`, `file:///`, a path.
-
-    A query that begins anew with an old one would leave out what the old one has read.
-    """
+    """Delete a checkpoint wherever Spark would find it: `s3a://`, `hdfs://`, `file:///`, a path. A
+    query that begins anew with an old one would leave out what the old one has read."""
     context: Any = spark.sparkContext
     try:
         path = context._jvm.org.apache.hadoop.fs.Path(location)

@@ -107,10 +107,8 @@ def cache_folder() -> Path:
 
 
 def pinned_jars(settings: Mapping[str, str] | None = None) -> list[Path]:
-    """The connector's jars for the Spark that is installed: from the cache, or fetched into it.
-
-    Of the settings, `spark.jars.ivySettings` is used, which may name a mirror.
-    """
+    """The connector's jars for the Spark that is installed: from the cache, or fetched into it. Of
+    the settings, `spark.jars.ivySettings` is used, which may name a mirror."""
     jars = _pinned()
     folder = cache_folder()
     if not _are_kept(jars):

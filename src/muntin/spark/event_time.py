@@ -38,10 +38,8 @@ _UNITS = {"s": Fraction(10**6), "ms": Fraction(10**3), "us": Fraction(1), "ns": 
 
 
 def check_type(time: TimeSpec, kind: pa.DataType, guess: str = "ms") -> None:
-    """BadArgument where a column of this type cannot be the event time.
-
-    `guess`: what its numbers may count, where it is not said.
-    """
+    """BadArgument where a column of this type cannot be the event time. `guess`: what its numbers
+    may count, where it is not said."""
     kind = value_type(kind)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         if time.unit is None:
@@ -195,10 +193,8 @@ class UnitDoubt:
         return f"{_read_in(self.number, self.fits)} in {self.fits}"
 
     def text(self, time: TimeSpec, read: int) -> str:
-        """What was read as what, and what to write; "" where nothing is in doubt.
-
-        `read`: how many events were looked at.
-        """
+        """What was read as what, and what to write; "" where nothing is in doubt. `read`: how many
+        events were looked at."""
         if not self.events:
             return ""
         unit = time.unit or "us"

@@ -126,10 +126,8 @@ def plainly() -> Iterator[None]:
 
 
 def worker_error(problem: Exception) -> Exception:
-    """The MuntinError that a worker raised, or that says in a line why no worker could.
-
-    `problem` itself where it is something else: then its trace is worth having.
-    """
+    """The MuntinError that a worker raised, or that says in a line why no worker could. `problem`
+    itself where it is something else: then its trace is worth having."""
     if is_java_gone(problem):
         return SourceError(_JAVA_GONE)
     text = str(problem)

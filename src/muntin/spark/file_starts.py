@@ -130,10 +130,8 @@ def widths_of(path: str, form: Mapping[str, Any], *, is_headed: bool) -> set[int
 
 
 def wrong_encoding(path: str, form: Mapping[str, Any]) -> str:
-    """Why there is no telling a file's lines; "" where there is.
-
-    Text in UTF-16 begins with its mark, or with a sign of ASCII in two bytes.
-    """
+    """Why there is no telling a file's lines; "" where there is. Text in UTF-16 begins with its
+    mark, or with a sign of ASCII in two bytes."""
     start = b""
     with suppress(OSError, EOFError), unpacked(path) or BytesIO() as stream:
         start = stream.read(2)

@@ -175,10 +175,8 @@ class Ingest:
         }
 
     def finish(self, *, ended: bool) -> None:
-        """All housekeeping that is left, then a last word in the ledger.
-
-        `ended`: the source has, so that the windows that are still open close with it.
-        """
+        """All housekeeping that is left, then a last word in the ledger. `ended`: the source has,
+        so that the windows that are still open close with it."""
         with self._lock:
             if ended and self._newest is not None:
                 with self._maintenance.keeping:
@@ -201,10 +199,8 @@ class Ingest:
 
     @contextmanager
     def _unless_stopping(self) -> Iterator[None]:
-        """The lock; or an error once the pipeline stops.
-
-        Who stops it holds the lock and waits for Spark, and Spark for this batch: it must not wait.
-        """
+        """The lock; or an error once the pipeline stops. Who stops it holds the lock and waits for
+        Spark, and Spark for this batch: it must not wait."""
         while not self._lock.acquire(timeout=ANSWER_SECONDS):
             if self._stopped.is_set():
                 raise LedgerError(STOPPING)
@@ -240,10 +236,8 @@ class Ingest:
     def command(
         self, action: str, summary: str | None = None, asked: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """Obey `slow_down` or `resume` now; tells what was done for each summary.
-
-        `asked`: the ledger's commands that it answers.
-        """
+        """Obey `slow_down` or `resume` now; tells what was done for each summary. `asked`: the
+        ledger's commands that it answers."""
         with self._lock:
             done = self._assembler.command(action, summary, asked)
             self.status.note(open=self._assembler.open_windows())

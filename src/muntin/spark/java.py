@@ -56,10 +56,8 @@ def recorded() -> Iterator[None]:
 
 
 def end_all() -> None:
-    """End all machines that were recorded, and wait until they have ended.
-
-    For a handler of signals, after which nothing else runs here.
-    """
+    """End all machines that were recorded, and wait until they have ended. For a handler of
+    signals, after which nothing else runs here."""
     for machine in _machines:
         machine._waitpid_lock = Lock()  # whoever was interrupted may hold the one before
         machine.terminate()

@@ -228,9 +228,7 @@ def check_topics(source: SourceSpec | None, planned: Iterable[str]) -> None:
 
 def lag_of(progress: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
     """Records that are in Kafka and not yet taken, by topic and partition, of a query's progress.
-
-    {} where nothing is known: before the first batch, or of another source.
-    """
+    {} where nothing is known: before the first batch, or of another source."""
     found: dict[str, dict[str, int]] = {}
     for source in (progress or {}).get("sources", ()):
         taken, newest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
@@ -255,11 +253,8 @@ class MissedOffsets:
         self.count = before
 
     def took(self, batch_id: int, records: int, anew: Collection[str] = ()) -> None:
-        """A batch was committed.
-
-        `anew`: topics that were made again since the batch before. This one passes over what they
-        hold up to where the older ones were read.
-        """
+        """A batch was committed. `anew`: topics that were made again since the batch before. This
+        one passes over what they hold up to where the older ones were read."""
         if self._wanted:
             self._read[batch_id] = records, anew
 

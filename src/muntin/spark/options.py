@@ -54,10 +54,8 @@ def wrong_counts(source: SourceSpec) -> Iterator[str]:
 
 
 def mistyped(source: SourceSpec) -> Iterator[str]:
-    """A line for each option that is not known, where a known one is close.
-
-    Those with dots are of Hadoop, or of Kafka's clients.
-    """
+    """A line for each option that is not known, where a known one is close. Those with dots are of
+    Hadoop, or of Kafka's clients."""
     known = {name.casefold(): name for name in KNOWN.get(source.format, "").split()}
     meant = known | ({"separator": "sep"} if "sep" in known else {})
     for name in source.options:

@@ -108,10 +108,8 @@ class TaskFold:
         self.rejected: list[Rejected] = []
 
     def fold(self, batch: pa.RecordBatch, place: PlaceOf | None = None) -> None:
-        """Count a batch's rows, or keep them until there are enough to sort.
-
-        `place` tells where a row of it stands; by default, as which of its partition it was read.
-        """
+        """Count a batch's rows, or keep them until there are enough to sort. `place` tells where a
+        row of it stands; by default, as which of its partition it was read."""
         batch = without_views(batch, batch.schema.names)
         read = self.tally.read
         place = place or (lambda row: f"{self._where}row {read + row + 1}")

@@ -78,10 +78,8 @@ class PipelineStatus:
             self._said, self._said_at = {**self._said, **changed}, -math.inf
 
     def repeat(self, **changed: Any) -> None:
-        """What was said last, but for what has changed; it is no new version.
-
-        Raises LedgerConflict: another writer has the pipeline now.
-        """
+        """What was said last, but for what has changed; it is no new version. Raises
+        LedgerConflict: another writer has the pipeline now."""
         self._writer.set_status(self._said | changed, news=False)
 
     def beat(self) -> None:

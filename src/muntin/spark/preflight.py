@@ -22,10 +22,8 @@ def existing_ledger(ledger: Ledger | str) -> Ledger | None:
 
 
 def check_before(pipeline: Pipeline, ledger: Ledger | None, mode: Mode, query_id: str = "") -> None:
-    """All that an ingest would refuse.
-
-    `query_id` is that of the checkpoint, "" where a new query would begin.
-    """
+    """All that an ingest would refuse. `query_id` is that of the checkpoint, "" where a new query
+    would begin."""
     ledger = open_ledger("memory://") if ledger is None else ledger
     StandingQueries(pipeline, ledger).close()
     cuttings_of(pipeline, ledger)

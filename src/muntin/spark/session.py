@@ -93,10 +93,8 @@ def check_startable() -> None:
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """Spark's handler of Ctrl-C cancels the batch at hand: not where somebody else has theirs.
-
-    Nor for the second between the context and the session: it is never put in.
-    """
+    """Spark's handler of Ctrl-C cancels the batch at hand: not where somebody else has theirs. Nor
+    for the second between the context and the session: it is never put in."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or handler is signal.default_int_handler:
         yield

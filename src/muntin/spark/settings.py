@@ -96,10 +96,8 @@ _UNITS = {"": 1 << 20, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": _GIB, "t": 1 << 
 
 
 def settings_for(own: Mapping[str, str]) -> dict[str, str]:
-    """What to start a session with: `own`, and our defaults for what nobody has said.
-
-    What was said outside is left out: Spark knows it.
-    """
+    """What to start a session with: `own`, and our defaults for what nobody has said. What was said
+    outside is left out: Spark knows it."""
     outside = said_outside()
     said = {**outside, **own}
     if "SPARK_REMOTE" in os.environ or "spark.remote" in said:

@@ -329,10 +329,8 @@ class Stream(RunningPipeline):
 
 
 def _weakly(take: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """`take`, for Spark, which never forgets it: what a stream holds would stay for good.
-
-    While a stream runs, the thread of its `Ingest` holds it.
-    """
+    """`take`, for Spark, which never forgets it: what a stream holds would stay for good. While a
+    stream runs, the thread of its `Ingest` holds it."""
     known = weakref.WeakMethod(take)
 
     def called(df: DataFrame, batch_id: int) -> None:

@@ -151,10 +151,8 @@ _ENCODER = json.JSONEncoder(
 
 
 class Fields:
-    """Parameters of sealed bytes, each taken once with its type and range.
-
-    Everything wrong raises CorruptSummary; so does, in `done`, a name that nobody took.
-    """
+    """Parameters of sealed bytes, each taken once with its type and range. Everything wrong raises
+    CorruptSummary; so does, in `done`, a name that nobody took."""
 
     def __init__(self, kind: str, parameters: Mapping[str, Any]) -> None:
         self._kind = kind

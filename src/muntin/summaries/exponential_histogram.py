@@ -66,10 +66,8 @@ class Block:
         self.stack.add(keys, stamps)
 
     def marked(self, shared: bool) -> np.ndarray:
-        """Marks, made from the stamps where there are none yet: int64[2, n].
-
-        `shared`: items of the first time may be in the block before.
-        """
+        """Marks, made from the stamps where there are none yet: int64[2, n]. `shared`: items of the
+        first time may be in the block before."""
         if self.marks is not None:
             return self.marks
         stamps = np.sort(self.stack.item_stamps())

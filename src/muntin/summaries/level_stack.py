@@ -28,9 +28,7 @@ _COINS = ("seed", "draws", "last", "paired")
 @lru_cache(maxsize=64)
 def level_capacities(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Capacity by depth below the top (int64[62]), and of a whole stack by its height.
-
-    DataSketches' rounding: k (2/3)^depth, to the nearest, computed in two steps beyond depth 30.
-    """
+    DataSketches' rounding: k (2/3)^depth, to the nearest, computed in two steps beyond depth 30."""
     caps = np.empty(LEVELS_MAX + 1, np.int64)
     for depth in range(LEVELS_MAX + 1):
         if depth <= 30:

@@ -126,10 +126,8 @@ class IntegerRange(_WholeRange):
 
 @dataclass(frozen=True)
 class FloatOrder(OrderMap):
-    """All float64 but NaN, by the leading bits of their ordered form: no range to choose.
-
-    A cell is 2**(12 - bits) of its value wide (relative): 12 bits are sign and exponent.
-    """
+    """All float64 but NaN, by the leading bits of their ordered form: no range to choose. A cell is
+    2**(12 - bits) of its value wide (relative): 12 bits are sign and exponent."""
 
     bits: int = BITS_MAX
     name: ClassVar[str] = "float_order"

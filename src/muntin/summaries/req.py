@@ -60,10 +60,8 @@ WAITING_MAX = 1 << 16
 
 
 class _Row(NamedTuple):
-    """A row of a segment of `tail_quantiles`: events, items, levels and the least value.
-
-    While the items are all the values, `levels` is empty and `least` says nothing.
-    """
+    """A row of a segment of `tail_quantiles`: events, items, levels and the least value. While the
+    items are all the values, `levels` is empty and `least` says nothing."""
 
     events: int
     items: np.ndarray

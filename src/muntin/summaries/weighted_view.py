@@ -91,9 +91,7 @@ def _numbers(q: Any) -> np.ndarray:
 
 def check_points(x: Any, dtype: str, inclusive: bool) -> tuple[np.ndarray, np.ndarray]:
     """Points to rank, float64[n], or as `whole_points` for values that are int64; which are beyond.
-
-    Values that are float32 were rounded to it, and so is a point: 0.1 is at most 0.1.
-    """
+    Values that are float32 were rounded to it, and so is a point: 0.1 is at most 0.1."""
     boolean("inclusive", inclusive)
     if dtype == "int64":
         return whole_points(x, inclusive)

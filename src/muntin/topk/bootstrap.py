@@ -32,10 +32,8 @@ class Ask:
 
 
 class Survey:
-    """Asks and is answered, until the candidates' totals are known exactly.
-
-    `hopeless`: they never will be, since more objects tie than a message holds.
-    """
+    """Asks and is answered, until the candidates' totals are known exactly. `hopeless`: they never
+    will be, since more objects tie than a message holds."""
 
     def __init__(self, k: int) -> None:
         self.k = k

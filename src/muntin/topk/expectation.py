@@ -59,10 +59,8 @@ def reserve_needed(gap: int, member: Sequence[int], outside: Sequence[int]) -> f
 def by_expectation(
     reports: Sequence[Report], expected: Sequence[Mapping[Object, int]], reserve: float
 ) -> Spread:
-    """Share the distance from the line by what each site is expected to gain or lose.
-
-    `reserve` is what the coordinator keeps, in participants' worth.
-    """
+    """Share the distance from the line by what each site is expected to gain or lose. `reserve` is
+    what the coordinator keeps, in participants' worth."""
 
     def spread(item: Object, who: list[int], amount: int, side: int) -> list[int]:
         sites = [n for n in who if n]

@@ -57,9 +57,7 @@ class Hello:
 @dataclass(frozen=True, slots=True)
 class Alert:
     """T and the site's violators with their values; nothing else exceeds `border` (adjusted).
-
-    `busy` values have changed in `slides` slides since the epoch began: what pushing would cost.
-    """
+    `busy` values have changed in `slides` slides since the epoch began: what pushing would cost."""
 
     epoch: int
     version: int
@@ -73,9 +71,7 @@ class Alert:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """Values asked for by `Request`; nothing that is not listed exceeds `border` (adjusted).
-
-    `least` is the smallest value at the site, at most 0: what an object not listed has at least.
-    """
+    `least` is the smallest value at the site, at most 0: what an object not listed has at least."""
 
     epoch: int
     version: int
@@ -142,10 +138,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Factors that replace those of the same objects, on top of any version from `base` on.
-
-    `top` is the new T, or None where it did not change.
-    """
+    """Factors that replace those of the same objects, on top of any version from `base` on. `top`
+    is the new T, or None where it did not change."""
 
     epoch: int
     base: int

@@ -85,9 +85,7 @@ class Objects:
 
     def compact(self, keep: Iterable[int]) -> np.ndarray | None:
         """Forget objects whose value, factor and last report are 0, if that halves the rows.
-
-        Returns the new row of each old one (-1: forgotten), or None if nothing was done.
-        """
+        Returns the new row of each old one (-1: forgotten), or None if nothing was done."""
         live = (self.values != 0) | (self.adjusted != 0) | (self.reported != 0)
         live[0] = True
         live[list(keep)] = True

@@ -12,10 +12,8 @@ WAITING_MAX, ENTRIES_WAITING_MAX = 4096, 1 << 20  # in order, that wait for the 
 
 
 class Pushes:
-    """What one site has pushed since the last order.
-
-    `since`, `until`: the units that are reported without a gap.
-    """
+    """What one site has pushed since the last order. `since`, `until`: the units that are reported
+    without a gap."""
 
     def __init__(self) -> None:
         self.since: int | None = None

@@ -157,10 +157,8 @@ class Round:
     def contenders(
         self, top: tuple[Object, ...], more: int
     ) -> tuple[tuple[Object, ...], Allocation] | None:
-        """T and the next largest, with factors that put them above every site's line.
-
-        None where the reports do not tell enough to draw such lines.
-        """
+        """T and the next largest, with factors that put them above every site's line. None where
+        the reports do not tell enough to draw such lines."""
         sites = self.membership.members()
         names = list(sites)
         reports, factors = self._told(names)

@@ -97,10 +97,8 @@ class Simulation:
 
 
 def naive_push(counts: np.ndarray, length: int, windows: int, overhead: int) -> Simulation:
-    """Every site sends every value that changed, at every slide that changes one.
-
-    The values of the first window are its bootstrap.
-    """
+    """Every site sends every value that changed, at every slide that changes one. The values of the
+    first window are its bootstrap."""
     found = Simulation("naive", windows)
     for slide in range(-1, windows):
         change = counts[:length].sum(0) if slide < 0 else counts[length + slide] - counts[slide]

@@ -48,11 +48,8 @@ def zipf(
 def traffic(
     rng: np.random.Generator, objects: int, sites: int, units: int, records_per_unit: int
 ) -> np.ndarray:
-    """Like road traffic, int64[units, sites, objects].
-
-    Lognormal rates with near ties, drifting slowly (AR(1) in the logarithm), each object seen
-    mostly at a few sites.
-    """
+    """Like road traffic, int64[units, sites, objects]. Lognormal rates with near ties, drifting
+    slowly (AR(1) in the logarithm), each object seen mostly at a few sites."""
     base = rng.lognormal(0, 0.5, objects)
     share = rng.dirichlet(np.full(sites, 0.5), objects).T
     drift = np.zeros(objects)

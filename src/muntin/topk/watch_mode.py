@@ -145,10 +145,8 @@ class WatchMode:
     def _proven(
         self, sites: Mapping[str, SiteState], k: int, epsilon: int
     ) -> tuple[tuple[Object, ...], dict[str, set[Object]], int | None]:
-        """T by the values pushed, and what it lacks to be proven.
-
-        That is what sites must watch in addition, and the height to which the lines must come down.
-        """
+        """T by the values pushed, and what it lacks to be proven. That is what sites must watch in
+        addition, and the height to which the lines must come down."""
         top = self.membership.top
         if self.everything:
             totals = self._add_up(sites)
@@ -235,10 +233,8 @@ class WatchMode:
             names = [name for name in names if self._lines[name] > 0] if spare > 0 else []
 
     def _report(self, site: SiteState) -> Report:
-        """The site's values as the report of a resolution: the line is the border.
-
-        Where everything was pushed, T and what exceeds its least member at the site.
-        """
+        """The site's values as the report of a resolution: the line is the border. Where everything
+        was pushed, T and what exceeds its least member at the site."""
         if not self.everything:
             return Report(dict(site.values), self._lines[site.name])
         top, factors = self.membership.top, site.factors

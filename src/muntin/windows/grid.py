@@ -21,11 +21,8 @@ def starts_of_windows(slices: np.ndarray, length: int, every: int, width: int = 
 
 
 def tiles_of_runs(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units.
-
-    Tile by tile, int64: which run it is of, its level and number; number << level is its first
-    unit.
-    """
+    """The fewest aligned runs of 1, 2, 4, ... units that make up each of some runs of units. Tile
+    by tile, int64: which run it is of, its level and number; number << level is its first unit."""
     run, level = np.arange(len(starts)), 0
     found = []
     while len(run):

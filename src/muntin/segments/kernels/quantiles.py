@@ -62,10 +62,8 @@ def fold_levels(run, k, caps, coins, sizes, ends):
 
 @kernel()
 def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
-    """The sketches of rows in a row, with their levels' edges.
-
-    A sketch of h levels has h + 1 edges, where its levels begin and end in `flat`.
-    """
+    """The sketches of rows in a row, with their levels' edges. A sketch of h levels has h + 1
+    edges, where its levels begin and end in `flat`."""
     append_lists(starts, items, rows, flat, 0)
     at = 0
     edge = 0
@@ -88,10 +86,8 @@ def _flatten(rows, starts, items, level_starts, levels, flat, edges, heights):
 
 @kernel()
 def merge_levels(rows, starts, items, level_starts, levels, k, caps, seed, sizes, out):
-    """The sketches of rows as one, in front of `out`; returns its levels and items.
-
-    `sizes` (int64[LEVELS_MAX + 2]): filled with those of the levels.
-    """
+    """The sketches of rows as one, in front of `out`; returns its levels and items. `sizes`
+    (int64[LEVELS_MAX + 2]): filled with those of the levels."""
     total = 0
     heights_sum = 0
     levels_max = 1

@@ -76,12 +76,8 @@ def merge_lane(
     starts, columns, list_starts, values, cell_starts, cells, order, bounds, dense_starts,
     width, listed_starts, totals, out_list_starts, out_list, out_cells,
 ):  # fmt: skip
-    """Sums of groups: by key, or in cells for the groups that have some.
-
-    columns : of `find_merged`
-    totals : of the groups; where one is -1 its sums are 0
-    out_cells : zeros
-    """
+    """Sums of groups: by key, or in cells for the groups that have some. columns : of `find_merged`
+    totals : of the groups; where one is -1 its sums are 0 out_cells : zeros"""
     depth = columns.shape[0] - 1
     filled = 0
     out_list_starts[0] = 0

@@ -66,10 +66,8 @@ def sum_floats(high, low, order, bounds, out_high, out_low):
 
 @kernel()
 def pairs_of_integers(low, beyond, out_high, out_low):
-    """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros.
-
-    Each is added up of three parts that are floats exactly: 64 bits, 32 and 32.
-    """
+    """128-bit integers as pairs of floats; exact below 2^106. `beyond` empty: zeros. Each is added
+    up of three parts that are floats exactly: 64 bits, 32 and 32."""
     for i in range(low.shape[0]):
         value = low[i]
         above = np.float64(value >> 63)

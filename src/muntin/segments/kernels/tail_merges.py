@@ -164,10 +164,8 @@ def _gather(rows, starts, items, level_starts, levels, height, thresholds, coins
 
 @kernel()
 def merge_compactors(rows, starts, items, level_starts, levels, k, seed, turns, sizes, out):
-    """The sketches of rows as one, in front of `out`; returns its levels and items.
-
-    `turns`, `sizes` (int64[LEVELS_MAX + 2]): filled.
-    """
+    """The sketches of rows as one, in front of `out`; returns its levels and items. `turns`,
+    `sizes` (int64[LEVELS_MAX + 2]): filled."""
     total = 0
     cut_runs = 0  # by a rank: two levels of a sketch have items on both sides of it
     for row in rows:

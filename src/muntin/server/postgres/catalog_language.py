@@ -109,11 +109,8 @@ _RIGHTS = words("select usage connect execute")  # of everybody who came in
 
 
 def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int]) -> exp.Expr:
-    """The tree of a statement.
-
-    `tables`: those that there are. `oids`: of relations. Raises SelectError: it is none, or asks
-    for what there is not.
-    """
+    """The tree of a statement. `tables`: those that there are. `oids`: of relations. Raises
+    SelectError: it is none, or asks for what there is not."""
     if len(text.encode("utf-8", "replace")) > STATEMENT_BYTES_MAX:
         raise refused("the statement is longer than 16 KiB", "limit")
     try:

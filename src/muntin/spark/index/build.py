@@ -90,9 +90,7 @@ def _of(column: str | None, place: str) -> Iterator[None]:
 
 def gather(plan: IndexPlan, left: Sequence[Row], task: int) -> Iterator[Row]:
     """The files of the task's partitions, described, and the sum of its share of the digests.
-
-    `left`: what `scatter` has told.
-    """
+    `left`: what `scatter` has told."""
     names, digests = ([name for kind, name, *_ in left if kind == k] for k in (RUN, DIGEST))
     partitions = plan.index.partitions
     mine = range(task * partitions // plan.tasks, (task + 1) * partitions // plan.tasks)

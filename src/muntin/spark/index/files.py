@@ -52,10 +52,8 @@ def same_content(name: str, other: str) -> bool:
 
 
 def check_content(path: str, data: bytes | memoryview) -> None:
-    """CorruptSummary where these bytes are not those that the file's name was made of.
-
-    They may be whole and another file's, which would say no to all keys of this one.
-    """
+    """CorruptSummary where these bytes are not those that the file's name was made of. They may be
+    whole and another file's, which would say no to all keys of this one."""
     if _name_of(path.rpartition("-")[0], data) != path:
         raise CorruptSummary(
             f"{path} does not hold what was written under this name: restore it or build the "
@@ -151,10 +149,8 @@ def ask_here(folder: str, names: Mapping[int, str], groups: HashGroups) -> np.nd
 def by_partition(
     hashes: np.ndarray, partitions: int, zones: Mapping[int, tuple[int, int]]
 ) -> tuple[np.ndarray, HashGroups]:
-    """Hashes grouped by the one partition that can hold them, and where each stood.
-
-    A hash outside its partition's zone is in no group: it is surely not there.
-    """
+    """Hashes grouped by the one partition that can hold them, and where each stood. A hash outside
+    its partition's zone is in no group: it is surely not there."""
     if not len(hashes):
         return np.empty(0, np.int64), []
     placed = to_partitions(hashes, partitions)

@@ -50,10 +50,8 @@ def _digest_of(source: str) -> str:
 
 
 class _Place:
-    """Where what is compiled of a function is kept: by the name of its module.
-
-    Numba's own places are named after the module's path, which differs in each environment.
-    """
+    """Where what is compiled of a function is kept: by the name of its module. Numba's own places
+    are named after the module's path, which differs in each environment."""
 
     def __init__(self, function: Callable[..., Any], source: str) -> None:
         self._line = function.__code__.co_firstlineno

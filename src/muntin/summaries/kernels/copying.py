@@ -19,10 +19,8 @@ def fill(target, value):
 
 @kernel()
 def append_lists(starts, items, rows, out, filled):
-    """Put some lists behind what is filled of `out`; returns how much is then.
-
-    `rows` (int64[n]): which of the lists, of which i is items[starts[i]:starts[i + 1]].
-    """
+    """Put some lists behind what is filled of `out`; returns how much is then. `rows` (int64[n]):
+    which of the lists, of which i is items[starts[i]:starts[i + 1]]."""
     for i in range(rows.shape[0]):
         for j in range(starts[rows[i]], starts[rows[i] + 1]):
             out[filled] = items[j]

@@ -33,10 +33,8 @@ load_u32 = _load(32, types.uint32)
 
 @intrinsic
 def copy_bytes(typingctx, target, at, source, start, length):
-    """`target[at:at + length] = source[start:start + length]` of two uint8 arrays, or of one.
-
-    8 to 16 bytes are their first and their last 8: a call would take several times as long.
-    """
+    """`target[at:at + length] = source[start:start + length]` of two uint8 arrays, or of one. 8 to
+    16 bytes are their first and their last 8: a call would take several times as long."""
     signature = types.void(target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):

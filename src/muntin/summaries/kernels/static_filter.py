@@ -88,10 +88,8 @@ def decode(upper, lower, count, low_bits, out):
 
 @kernel()
 def is_sound(upper, lower, count, low_bits, buckets, universe, starts):
-    """Whether buffers of the right lengths are what `encode` writes for some fingerprints.
-
-    If so, `starts` is filled.
-    """
+    """Whether buffers of the right lengths are what `encode` writes for some fingerprints. If so,
+    `starts` is filled."""
     low_bits = np.uint64(low_bits)
     mask = (_1 << low_bits) - _1
     length = np.uint64(count) + np.uint64(buckets)

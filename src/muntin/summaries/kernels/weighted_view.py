@@ -11,10 +11,8 @@ from muntin.summaries.kernels.sorting import search, sort_keys, sort_pairs
 
 @kernel()
 def weighted(items, levels, each, values, weights):
-    """Items of sorted levels in order, and their weights.
-
-    `levels`: `each` numbers a level, of which the first is its size.
-    """
+    """Items of sorted levels in order, and their weights. `levels`: `each` numbers a level, of
+    which the first is its size."""
     at = 0
     for level in range(levels.shape[0] // each):
         for _ in range(levels[each * level]):

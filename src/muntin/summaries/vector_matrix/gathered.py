@@ -261,10 +261,8 @@ def read_whole(
 
 
 def check_whole(whole: Segment, keys: Sequence[Key], kinds: Any) -> dict[str, Any]:
-    """The types of key columns, where they, and all else, fit the keys; CorruptSummary.
-
-    The first key has a table wherever there are events.
-    """
+    """The types of key columns, where they, and all else, fit the keys; CorruptSummary. The first
+    key has a table wherever there are events."""
     kind = whole.algebra.kind
     if (
         not isinstance(kinds, dict)
