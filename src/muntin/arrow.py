@@ -13,8 +13,7 @@ from muntin.errors import BadArgument
 pc: Any = pyarrow.compute  # its own module makes them at run time: no type checker sees them
 
 
-UNSIGNED_OF_SPARK = pa.decimal128(20, 0)
-"""As which Spark reads unsigned integers of 64 bits."""
+UNSIGNED_OF_SPARK = pa.decimal128(20, 0)  # as which Spark reads unsigned integers of 64 bits
 _TEXT = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view()))
 _BINARY = frozenset(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view()))
 _PLAIN = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}

@@ -13,8 +13,7 @@ from muntin.segments.table import Segment
 
 MERGED_BYTES_MAX = 64 << 20  # more is stored as it travelled, and merged when there is time
 SMALL_BYTES = 1 << 18  # neighbours that are less than this together become one piece
-Covered = Mapping[int, tuple[int, int]]
-"""Length -> (start, until): what rollups cover."""
+Covered = Mapping[int, tuple[int, int]]  # length -> (start, until): what rollups cover
 
 
 def partials_of(

@@ -92,8 +92,7 @@ class Assembler:
         self._longest: dict[str, int] = {}
         """Of the windows that have closed, whatever the spec said when they began."""
         self._check_all = True
-        self._ahead = False
-        """Followers are beyond what is stored, for good where storing it failed."""
+        self._ahead = False  # followers are beyond what is stored, for good where storing it failed
         self._answers: dict[int, Mapping[str, Any]] = {}
         """To clients' commands that were obeyed, until they are stored with what came of them."""
 

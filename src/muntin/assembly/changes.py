@@ -181,8 +181,7 @@ class _KnownPieces:
 
     algebra: Algebra
     types: Types
-    of_all: bool
-    """All pieces were looked at: what is not in `types` has no type yet."""
+    of_all: bool  # all pieces were looked at: what is not in `types` has no type yet
 
 
 class StoredTypes:

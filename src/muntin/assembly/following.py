@@ -41,8 +41,7 @@ class ClosingWindow:
     """A window that closes, with what it holds."""
 
     window: ClosedWindow
-    merged: Merged | None
-    """None: not all of it is stored any more."""
+    merged: Merged | None  # None: not all of it is stored any more
 
 
 class _Follower:
@@ -50,8 +49,7 @@ class _Follower:
         self._layout = layout
         self.next: int | None = stored["next"] if stored else None
         """Everything that ends at or before this was taken."""
-        self._contents: Merged | None = None
-        """What a floating window that is open holds so far."""
+        self._contents: Merged | None = None  # what a floating window that is open holds so far
 
     def open_fill(self) -> Mapping[str, int]:
         contents = self._contents and self._contents.segment
@@ -70,8 +68,7 @@ class FloatingFollower(_Follower):
         )
         if stored and stored.get("window"):
             self.window = replace(self.window, **stored["window"]).within_limit()
-        self._until = 0
-        """End of the last pane of what the open window holds."""
+        self._until = 0  # end of the last pane of what the open window holds
 
     def state(self) -> Mapping[str, Any]:
         window = asdict(self.window)

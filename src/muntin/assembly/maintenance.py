@@ -74,8 +74,7 @@ class Maintenance:
         self._compacting: Future[None] | None = None
         self._lean: dict[tuple[str, int], tuple[int, int]] = {}
         """Rollups that do not pay yet -> up to where that was looked into, and the most events."""
-        self._batches = 0
-        """That have come since it began to compact what is there."""
+        self._batches = 0  # that have come since it began to compact what is there
         self.keeping = threading.Lock()
         """Held while windows close, which may take longer than shared ledgers keep the payloads of
         pieces that were merged: none is replaced then."""

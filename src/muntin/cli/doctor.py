@@ -25,8 +25,7 @@ from muntin.spec_secrets import shown_url
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-Finding = tuple[bool, str, str]
-"""Good or not, what was looked at, and the remedy."""
+Finding = tuple[bool, str, str]  # good or not, what was looked at, and the remedy
 PROBE_BYTES = 32 << 20  # written into each folder: what compiled kernels take, and more
 
 

@@ -82,10 +82,8 @@ class Found:
     lateness_us: int = 0
     keys: list[str] = field(default_factory=list)
     indicators: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Column -> why."""
-    options: dict[str, str] = field(default_factory=dict)
-    """Of the source."""
+    left_out: dict[str, str] = field(default_factory=dict)  # column -> why
+    options: dict[str, str] = field(default_factory=dict)  # of the source
     fields: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 

@@ -24,10 +24,8 @@ from muntin.segments.building import merge, relabelled
 from muntin.segments.exchange import check_exchanged
 from muntin.times import instant_text
 
-COMMIT_BYTES = 64 << 20
-"""Of segments in memory, about, whose rows are committed together."""
-PANES_READ = 256
-"""At once, however little they hold."""
+COMMIT_BYTES = 64 << 20  # of segments in memory, about, whose rows are committed together
+PANES_READ = 256  # at once, however little they hold
 WINDOWS_READ = 1_000
 _LOG = logging.getLogger("muntin")
 

@@ -17,8 +17,7 @@ from muntin.errors import BadArgument
 from muntin.exporting.target import KNOWN, Overtaken, about_of
 from muntin.storage import sync_folder
 
-ABANDONED_SECONDS = 86_400
-"""A hidden file of that age is of a process that was killed."""
+ABANDONED_SECONDS = 86_400  # a hidden file of that age is of a process that was killed
 
 
 class ParquetFolder:

@@ -30,8 +30,7 @@ from muntin.segments.nulls import counts_of
 from muntin.segments.quantiles import Quantiles
 from muntin.segments.table import Segment
 
-BATCH_BYTES = 16 << 20
-"""Of the sketches of one record batch."""
+BATCH_BYTES = 16 << 20  # of the sketches of one record batch
 MOMENT = pa.timestamp("us", "UTC")
 
 
@@ -49,8 +48,7 @@ class Unit:
     """A segment, and what its slices are: rows that go out together."""
 
     segment: Segment
-    spans: np.ndarray
-    """A row for each slice of the segment: int64[n, 5], the columns of `HEAD`."""
+    spans: np.ndarray  # a row for each slice of the segment: int64[n, 5], the columns of `HEAD`
 
 
 def schema_of(by: Sequence[str], segments: Sequence[Segment]) -> pa.Schema:

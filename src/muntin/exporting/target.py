@@ -11,8 +11,7 @@ import pyarrow as pa
 from muntin.errors import OS_REMEDIES, MuntinError, SourceError
 
 KNOWN = ("start", "end", "revision", "events")
-ABOUT = "muntin.export"
-"""What a table says of itself: whose rows they are. See `exporter.about`."""
+ABOUT = "muntin.export"  # what a table says of itself: whose rows they are. See `exporter.about`.
 
 
 class Overtaken(Exception):  # noqa: N818  (it says what is the case)

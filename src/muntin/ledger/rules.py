@@ -48,8 +48,7 @@ class Owned:
     """What a spec says that matters to a ledger."""
 
     pane_us: int
-    kinds: Mapping[str, str]
-    """Kind of each summary, "" where the spec names none."""
+    kinds: Mapping[str, str]  # kind of each summary, "" where the spec names none
     queries: tuple[str, ...]
 
 

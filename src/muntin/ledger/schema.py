@@ -25,8 +25,7 @@ _WORTH_TRYING_BYTES = 256  # below it, a frame's header eats the gain
 _SMALL_BYTES = 16 << 10  # payloads that are decompressed together: larger ones gain little
 
 
-Packed = tuple[int, int, bytes]
-"""(size, codec, stored bytes) of a payload."""
+Packed = tuple[int, int, bytes]  # (size, codec, stored bytes) of a payload
 
 
 def pack(payload: bytes) -> Packed:
@@ -96,13 +95,10 @@ class SqlTable:
     """A table's columns in order, and the SQL that follows from them."""
 
     name: str
-    columns: tuple[str, ...]
-    """Without what seals the row."""
+    columns: tuple[str, ...]  # without what seals the row
     payload: bool
-    keys: int
-    """The first columns are the row's key."""
-    create: str
-    """The statement that makes it."""
+    keys: int  # the first columns are the row's key
+    create: str  # the statement that makes it
 
     @property
     def all_columns(self) -> str:

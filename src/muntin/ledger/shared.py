@@ -64,8 +64,7 @@ class Replica(SqliteFile):
         self.store = connect()
         self.deadline = deadline
         self._sent = False  # whether the last load had rows
-        self.trouble: str | None = None
-        """Why the last reader could not follow the store."""
+        self.trouble: str | None = None  # why the last reader could not follow the store
         self._head = Head(-1, 0)
         self._rows: Counter[str] = Counter()  # of each table, at that head
         self._changing = threading.RLock()

@@ -33,11 +33,9 @@ class SqliteFile:
     _idle: list[Tables] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _process: int = 0
-    _identity: tuple[int, int] | None = None
-    """Of the file that the idle connections are of."""
+    _identity: tuple[int, int] | None = None  # of the file that the idle connections are of
     _closed: bool = False
-    losses: int = 0
-    """How often what had been committed was found to be gone."""
+    losses: int = 0  # how often what had been committed was found to be gone
 
     @property
     def place(self) -> str:

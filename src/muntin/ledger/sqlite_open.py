@@ -26,8 +26,7 @@ _OF_SUMMARY = (
 _OF_PIPELINE = (
     schema.BATCHES, schema.REJECTED, schema.COMMANDS, schema.NAMES,
 )  # fmt: skip
-ALERTS = "alerts"
-"""The document that a reset marks, and does not delete."""
+ALERTS = "alerts"  # the document that a reset marks, and does not delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,8 @@ class Opened:
     query_id: str
     mode: Mode
     owned: Owned
-    identifiers: Mapping[tuple[str, str], int]
-    """(role, name) -> id."""
-    row: tuple[Any, ...]
-    """The pipeline's, as the opening left it."""
+    identifiers: Mapping[tuple[str, str], int]  # (role, name) -> id
+    row: tuple[Any, ...]  # the pipeline's, as the opening left it
 
 
 def become_writer(

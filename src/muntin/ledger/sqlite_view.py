@@ -44,8 +44,7 @@ class View:
         self._place = place
         self._connect = connect
         self._behind = False
-        self._state: tuple[int, int] | None = None
-        """Of a snapshot, which stays."""
+        self._state: tuple[int, int] | None = None  # of a snapshot, which stays
 
     def behind(self) -> bool:
         """Whether commits may be missing, since the ledger's store did not answer when asked."""

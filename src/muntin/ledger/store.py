@@ -13,13 +13,11 @@ from muntin.errors import LedgerError
 from muntin.ledger.schema import IN_FILE, PAYLOADS, PIECES, TABLES, SqlTable
 from muntin.ledger.tables import Noted, Row
 
-LOG_KEPT = 1_000
-"""Changes that the log holds; who is further behind reads all rows anew."""
+LOG_KEPT = 1_000  # changes that the log holds; who is further behind reads all rows anew
 LOG_BYTES, LOG_LEAST = 64 << 20, 10
 """All of them take about so much: where they are large, as those are that bring rejected records,
 the log holds fewer, but not fewer than these."""
-GONE_SECONDS = 60
-"""A payload stays so long after its piece: a reader's snapshot may still name it."""
+GONE_SECONDS = 60  # a payload stays so long after its piece: a reader's snapshot may still name it
 META = "meta"
 LOG = "log"
 ROWS_GONE = (
@@ -28,18 +26,15 @@ ROWS_GONE = (
     "the pipeline again over its source"
 )
 
-Change = tuple[str, bytes | None]
-"""A key with its row; None: the row has gone."""
+Change = tuple[str, bytes | None]  # a key with its row; None: the row has gone
 _TABLES = {table.name: table for table in TABLES}
 
 
 class Head(NamedTuple):
     """How far a ledger has come."""
 
-    number: int
-    """Of changes since it was made."""
-    token: int
-    """Drawn for each change: two histories with the same number differ in it."""
+    number: int  # of changes since it was made
+    token: int  # drawn for each change: two histories with the same number differ in it
 
 
 class Entry(NamedTuple):
@@ -67,8 +62,7 @@ class Store(Protocol):
     did not answer, so that it is not known whether an `append` has happened; StoreError: it
     answered, and refuses: wrong password, no rights, full, read-only."""
 
-    place: str
-    """Its URL, without a password."""
+    place: str  # its URL, without a password
 
     def begin(self, create: bool, meta: bytes, patience: float) -> None:
         """Look whether a ledger of this format is there, or make one that has a meta row only.

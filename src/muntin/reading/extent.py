@@ -6,8 +6,7 @@ from muntin.kinds import SegmentSpec
 from muntin.ledger.base import View
 from muntin.ledger.rollups import Rollups
 
-Run = tuple[int, int, int]
-"""Length of slices, start of the first, end of the last."""
+Run = tuple[int, int, int]  # length of slices, start of the first, end of the last
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,11 @@ from muntin.select.catalog import ForClause
 class Followed:
     """All shards of a sequential summary at one moment. Shared: it must not be changed."""
 
-    summary: Any
-    """What the kind's table function asks; None before the first event."""
+    summary: Any  # what the kind's table function asks; None before the first event
     states: tuple[Any, ...]
     late: int
-    span: tuple[int, int] | None
-    """Times of the first and last event."""
-    token: Hashable
-    """Equal tokens, equal content."""
+    span: tuple[int, int] | None  # times of the first and last event
+    token: Hashable  # equal tokens, equal content
 
 
 def followed(view: View, name: str, generation: Hashable, cache: Cache[Any]) -> Followed:

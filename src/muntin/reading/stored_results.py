@@ -45,8 +45,7 @@ ABOUT = pa.schema(
 """What is true of stored results: what of `_STORED` follows its windows, JSON; the `digest` of the
 statement; windows, and what was read beside the window, JSON. Null: it does not say, as where the
 statement failed."""
-EXACT = b'{"exact": true'
-"""With which what is true of an exact one begins."""
+EXACT = b'{"exact": true'  # with which what is true of an exact one begins
 
 
 def stored_result(result: Result, statement: str, counted: Iterable[Counted]) -> bytes:
@@ -126,8 +125,7 @@ class Alike:
     """Results that follow each other and have the same columns; or failed, and have none."""
 
     schema: pa.Schema
-    stored: list[bytes]
-    """Their record batches; or why they failed."""
+    stored: list[bytes]  # their record batches; or why they failed
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
         """The rows of all, and how many of them are of each: one that says why it failed."""

@@ -16,8 +16,7 @@ from muntin.segments.keys import NO_KEY, Encoded, Keys, union
 from muntin.segments.table import Segment, Table, check_same
 from muntin.sets import sums_of_set
 
-WHOLE = 0
-"""`merge(..., step=WHOLE)`: all slices become slice 0."""
+WHOLE = 0  # `merge(..., step=WHOLE)`: all slices become slice 0
 
 
 def build(

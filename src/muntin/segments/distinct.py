@@ -55,8 +55,7 @@ class DistinctItems(Algebra):
 
     kind: ClassVar[str] = "distinct"
     order_free: ClassVar[bool] = True
-    kept: ClassVar[np.uint8] = ULTRA
-    """Bits of registers that are known."""
+    kept: ClassVar[np.uint8] = ULTRA  # bits of registers that are known
 
     def __post_init__(self) -> None:
         integer_in("lg_k", self.lg_k, LG_K_MIN, LG_K_MAX)

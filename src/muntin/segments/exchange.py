@@ -29,8 +29,7 @@ from muntin.summaries import datasketches_hll, datasketches_kll, datasketches_re
 from muntin.summaries.level_stack import level_capacities
 from muntin.summaries.order_keys import from_keys, to_keys
 
-VALUES_MAX = 1 << 40
-"""Of one sketch that others made, so that a million of them stay below 2^60."""
+VALUES_MAX = 1 << 40  # of one sketch that others made, so that a million of them stay below 2^60
 
 
 def sketch_bytes(algebra: Algebra, table: Table) -> Iterator[bytes]:

@@ -51,8 +51,7 @@ from muntin.summaries.checks import integer_in
 from muntin.summaries.count_min import CELLS_MAX, DEPTH_MAX, TRACK_MAX, error_of
 
 _NO_HASHES = frozen(np.empty(0, np.uint64))
-ANY = (1 << 62) - 1
-"""More items than there are."""
+ANY = (1 << 62) - 1  # more items than there are
 COUNTED = {**ENTRIES, "cells": Shape(ragged=True)}
 
 

@@ -77,8 +77,7 @@ class Keys:
         )
 
 
-NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))
-"""The empty key: that of all events."""
+NO_KEY = Keys((), (), frozen(np.zeros(1, np.uint64)))  # the empty key: that of all events
 
 
 def memory_of(dictionaries: Sequence[Keys]) -> int:

@@ -52,15 +52,11 @@ class RankedRows(Algebra):
     seed: int = 0
 
     order_free: ClassVar[bool] = False
-    ends: ClassVar[str]
-    """The column of what is known exactly of a row that has levels."""
+    ends: ClassVar[str]  # the column of what is known exactly of a row that has levels
     ends_each: ClassVar[int]
-    each: ClassVar[int]
-    """Numbers of `levels` for each level."""
-    levels_max: ClassVar[int]
-    """Numbers that `levels` takes for a row, at most."""
-    caps: ClassVar[Any] = None
-    """Of KLL's levels, for kernels; None: relative compactors."""
+    each: ClassVar[int]  # numbers of `levels` for each level
+    levels_max: ClassVar[int]  # numbers that `levels` takes for a row, at most
+    caps: ClassVar[Any] = None  # of KLL's levels, for kernels; None: relative compactors
 
     def __post_init__(self) -> None:
         self.check_k()

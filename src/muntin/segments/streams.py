@@ -262,8 +262,7 @@ class StreamReader:
         if len(directory) % ENTRY_BYTES:
             raise CorruptSummary("segment: the directory is cut")
         lines = np.frombuffer(directory, _ENTRIES)
-        self._lines: list[tuple[int, ...]] = lines.tolist()
-        """As in `_ENTRIES`."""
+        self._lines: list[tuple[int, ...]] = lines.tolist()  # as in `_ENTRIES`
         self._payload = payload
         self._next = 0
         self._at = 0

@@ -12,8 +12,7 @@ from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, us
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
 
-MATRIX = "vector_matrix"
-"""The kind whose rows are tables by themselves."""
+MATRIX = "vector_matrix"  # the kind whose rows are tables by themselves
 
 _Info = TypeVar("_Info")
 ItemKind = Literal["key", "total", "function", "trend", "windows"]

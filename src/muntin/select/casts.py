@@ -33,8 +33,7 @@ class TextRead:
     type: str
     position: int
     cast: bool
-    tried: bool
-    """By TRY_CAST."""
+    tried: bool  # by TRY_CAST
 
 
 def _casts(plan: Any, around: Any = None) -> Iterator[Any]:

@@ -113,12 +113,9 @@ class Uncounted:
     """It lacks no more than `events`, of no more than `of`, and maybe less."""
 
 
-Part = str | tuple[str, ...]
-"""An indicator, or a key of a vector matrix; or `WHOLE`."""
-WHOLE: Part = ()
-"""All of a summary, which joined its pipeline later."""
-KeyNames = tuple[tuple[str, ...], ...]
-"""Which keys of a vector matrix."""
+Part = str | tuple[str, ...]  # an indicator, or a key of a vector matrix; or `WHOLE`
+WHOLE: Part = ()  # all of a summary, which joined its pipeline later
+KeyNames = tuple[tuple[str, ...], ...]  # which keys of a vector matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)

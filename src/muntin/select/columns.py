@@ -36,10 +36,8 @@ class Column:
     """A column of a source."""
 
     name: str
-    pieces: int = 1
-    """How many strings || and concat may have joined into one value."""
-    origin: Origin | None = None
-    """Where it is no more than that."""
+    pieces: int = 1  # how many strings || and concat may have joined into one value
+    origin: Origin | None = None  # where it is no more than that
 
 
 @dataclass(frozen=True, slots=True)

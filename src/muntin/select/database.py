@@ -30,8 +30,7 @@ _STATEMENTS_MAX = 64  # of a connection: each is some 2 KB
 _BATCH_ROWS = 100_000
 _INVALIDATED = "database has been invalidated"
 _PLAN = "SELECT json_serialize_plan(?)"
-UNDECIMAL = "muntin_undecimal"
-"""A macro: decimals as floats, anything else as it is."""
+UNDECIMAL = "muntin_undecimal"  # a macro: decimals as floats, anything else as it is
 _TYPES = "DOUBLE BIGINT HUGEINT BOOLEAN VARCHAR BLOB DATE TIME TIMESTAMP INTERVAL"
 _LOOK_SECONDS = 0.1  # between two looks whether a statement is to end
 _TRIES = 3  # of a statement while others make DuckDB give up its database

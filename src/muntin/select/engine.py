@@ -51,8 +51,7 @@ class _LoadedItem:
 
     window: WindowRead
     loaded: LoadedWindow | LoadedTable
-    shown: str
-    """The item and its window, in one spelling."""
+    shown: str  # the item and its window, in one spelling
     exact: bool
     bounds: Mapping[str, Any]
     notes: tuple[Note, ...]

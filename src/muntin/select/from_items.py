@@ -37,10 +37,8 @@ class _Level:
 
     query: bool = False
     in_from: bool = False
-    last: Token | None = None
-    """The clause that stands here so far."""
-    clause: int = -1
-    """Which FROM clause of the statement."""
+    last: Token | None = None  # the clause that stands here so far
+    clause: int = -1  # which FROM clause of the statement
 
 
 class Extraction:

@@ -39,8 +39,7 @@ _MEANINGS = {
     "events": "number of events", "late": "events that came late", "error": "why it failed",
 }  # fmt: skip
 
-ListedValue = str | int | None
-"""A text, or an instant in microseconds since 1970 UTC."""
+ListedValue = str | int | None  # a text, or an instant in microseconds since 1970 UTC
 Rows = Sequence[tuple[ListedValue, ...]]
 SpanOf = Callable[[str], tuple[int, int] | None]
 

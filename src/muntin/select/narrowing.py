@@ -48,8 +48,7 @@ class Condition:
     column: str
     operator: np.ufunc
     value: int | str
-    constant: str
-    """As the statement has it, without a minus; "" of a text."""
+    constant: str  # as the statement has it, without a minus; "" of a text
     negative: bool
 
 

@@ -82,8 +82,7 @@ class CheckedStatement:
         return show(self.statement)
 
 
-_ToAsk = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]
-"""What there is to ask."""
+_ToAsk = tuple[Mapping[str, SummaryInfo], Mapping[str, QueryInfo]]  # what there is to ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +260,7 @@ def _no_columns(query: QueryInfo) -> tuple[str, ...]:
 
 
 _BETWEEN_VALUES = frozenset(("median", "quantile_cont"))
-NOW = "now_utc"
-"""Name of the parameter that holds the statement's clock."""
+NOW = "now_utc"  # name of the parameter that holds the statement's clock
 
 
 def render(tree: exp.Expr) -> tuple[str, bool]:

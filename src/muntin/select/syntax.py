@@ -48,8 +48,7 @@ class SourceItem:
     name: str
     arguments: tuple[Name | Value, ...] | None
     window: ForClause | None
-    quoted: bool = False
-    """A quoted name is a summary's, never a function's."""
+    quoted: bool = False  # a quoted name is a summary's, never a function's
     span: Span = field(default=NOWHERE, compare=False)
     window_span: Span = field(default=NOWHERE, compare=False)
 
@@ -59,15 +58,12 @@ class VectorItem:
     """`vector 3.1, vector 3.2 OF orders`: vectors of one key, in the paper's spelling."""
 
     key: int
-    indicators: tuple[int, ...] | None
-    """None for `vector 3.*`."""
+    indicators: tuple[int, ...] | None  # None for `vector 3.*`
     summary: str | None
     window: ForClause | None
-    word: str = "vector"
-    """Or "sketch"."""
+    word: str = "vector"  # or "sketch"
     span: Span = field(default=NOWHERE, compare=False)
-    spans: tuple[Span, ...] = field(default=(), compare=False)
-    """Of each indicator."""
+    spans: tuple[Span, ...] = field(default=(), compare=False)  # of each indicator
     summary_span: Span = field(default=NOWHERE, compare=False)
 
 

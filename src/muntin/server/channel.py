@@ -28,8 +28,7 @@ class Frame:
     __slots__ = ("_head", "after", "wire")
 
     def __init__(self, text: str, after: str = "") -> None:
-        self.after = after
-        """The place that it takes a client to; "" where it takes it nowhere."""
+        self.after = after  # the place that it takes a client to; "" where it takes it nowhere
         payload = text.encode()
         self.wire = frames.Frame(frames.Opcode.TEXT, payload).serialize(mask=False)
         self._head = len(self.wire) - len(payload)
@@ -64,10 +63,8 @@ _PLACE = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 class Place(NamedTuple):
     """Where a subscriber is in the order in which windows closed; it outlives the server."""
 
-    generation: int
-    """Of the ledger; one that stands in the place of another has its own."""
-    number: int
-    """Of the closing; the ledger gives them, and no wall clock."""
+    generation: int  # of the ledger; one that stands in the place of another has its own
+    number: int  # of the closing; the ledger gives them, and no wall clock
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -107,15 +104,12 @@ class Channel:
     def __init__(
         self, number: int, on: On, head: Place = BEGINNING, limits: ServerLimits | None = None
     ) -> None:
-        self.number = number
-        """Its name in messages."""
+        self.number = number  # its name in messages
         self.on: On = on
-        self.seq = 0
-        """Of the newest message, from 1; 0 before."""
+        self.seq = 0  # of the newest message, from 1; 0 before
         self.latest: Frame | None = None
         """The newest message of an `update` channel; older ones are never sent."""
-        self.head = head
-        """Of the newest closed window."""
+        self.head = head  # of the newest closed window
         self.floor = head
         """Every closed window after it is in the ring; those up to it are in the ledger."""
         self._limits = limits or ServerLimits()

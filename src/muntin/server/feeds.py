@@ -85,8 +85,7 @@ class Feeds:
         self._numbers = 0
         self._follower: asyncio.Task[None] | None = None
         self._stopping = False
-        self.pushed = 0
-        """Messages that were made, each for all of its subscribers."""
+        self.pushed = 0  # messages that were made, each for all of its subscribers
 
     async def start(self) -> None:
         """Begin to follow the ledger."""

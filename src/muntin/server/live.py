@@ -128,8 +128,7 @@ class Hub:
     limits: ServerLimits
     _tokens: Tokens | None
     clients: set[Subscriber] = field(default_factory=set)
-    streams: set[Subscriber] = field(default_factory=set)
-    """SSE clients."""
+    streams: set[Subscriber] = field(default_factory=set)  # SSE clients
     sent: int = 0
     sent_bytes: int = 0
     closings: Counter[int] = field(default_factory=Counter)

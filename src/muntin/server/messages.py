@@ -27,10 +27,8 @@ ENTRIES = {
 class Topic:
     """What is followed: equal topics share one computation."""
 
-    kind: str
-    """"select", "query", "windows", "state"."""
-    text: str
-    """Statement, name of the standing query, name of a summary or "" (all), ""."""
+    kind: str  # "select", "query", "windows", "state"
+    text: str  # statement, name of the standing query, name of a summary or "" (all), ""
     on: On
 
 
@@ -43,8 +41,7 @@ class LiveHello:
 class Subscribe:
     id: str
     topic: Topic
-    after: Place | None
-    """The last closed window that the client has; None: from now on."""
+    after: Place | None  # the last closed window that the client has; None: from now on
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +52,9 @@ class Unsubscribe:
 @dataclass(frozen=True, slots=True)
 class LiveCommand:
     id: str
-    action: str
-    """"slow_down" or "resume"."""
-    pipeline: str
-    """"" where a summary is named, or there is one pipeline."""
-    summary: str
-    """"" for all of the pipeline."""
+    action: str  # "slow_down" or "resume"
+    pipeline: str  # "" where a summary is named, or there is one pipeline
+    summary: str  # "" for all of the pipeline
 
 
 Message = LiveHello | Subscribe | Unsubscribe | LiveCommand

@@ -34,8 +34,7 @@ _MOMENTS = (
 )
 _ALERT_STATES = ("firing", "pending")
 _OUTCOMES = ("delivered", "refused", "failures", "dropped")
-Rows = Iterable[tuple[Sequence[str], float]]
-"""Values of the labels, and the metric's."""
+Rows = Iterable[tuple[Sequence[str], float]]  # values of the labels, and the metric's
 
 
 class Metrics:

@@ -92,8 +92,7 @@ class Connection:
         self._answers: deque[Frame] = deque()
         self._subscriptions: dict[str, _FollowedQuery] = {}
         self._opening: dict[str, Subscribe] = {}
-        self._unopened = 0
-        """Those that the client has left since among them."""
+        self._unopened = 0  # those that the client has left since among them
         self._asking = 0
         self._replaying: ReplayWindows | None = None
         """One at a time, and none before what the last one found is sent: else a client that reads

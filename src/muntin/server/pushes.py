@@ -31,8 +31,7 @@ class Subscriber(Protocol):
     """Whoever is connected: a WebSocket's client or a stream of events."""
 
     connection: Connection
-    client: Hashable
-    """Whose turn its statements take."""
+    client: Hashable  # whose turn its statements take
 
     def pump(self) -> None:
         """A channel has news."""

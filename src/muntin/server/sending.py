@@ -88,8 +88,7 @@ class Pace:
     """
 
     def __init__(self, limits: ServerLimits) -> None:
-        self.sent = 0
-        """Bytes; whoever sends adds them."""
+        self.sent = 0  # bytes; whoever sends adds them
         self._waited = 0.0
         self._limits = limits
 

@@ -237,8 +237,7 @@ class GuardedHttp(H11Protocol):
     limits = ServerLimits()
     open_connections: Connections
     _deadline: asyncio.TimerHandle | None = None
-    _coming = ""
-    """What is on its way: "head", "body" or nothing."""
+    _coming = ""  # what is on its way: "head", "body" or nothing
     _spare = False
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

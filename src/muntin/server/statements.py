@@ -140,11 +140,9 @@ class _Job:
         self.asked = asked
         self.text = text
         self.at = at
-        self.version = -1
-        """Of the ledger, when this began: it reads that state or a newer one."""
+        self.version = -1  # of the ledger, when this began: it reads that state or a newer one
         self.answer: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
-        self.waiters: list[Hashable] = []
-        """Clients, once for each time that they asked."""
+        self.waiters: list[Hashable] = []  # clients, once for each time that they asked
         self.asking = self.started = False
         self.running: asyncio.Task[None] | None = None
 
@@ -165,12 +163,9 @@ class Statements:
         self._looking = ThreadPoolExecutor(1, "muntin-version")
         self._tasks: set[asyncio.Task[None]] = set()
         self._unanswered: set[_Job] = set()
-        self.version = -1
-        """Of the ledger, as far as this process has seen."""
-        self.leaving = False
-        """The server stops, and nothing is answered any more."""
-        self.unread: set[StoredAnswer] = set()
-        """In files, and being read by clients."""
+        self.version = -1  # of the ledger, as far as this process has seen
+        self.leaving = False  # the server stops, and nothing is answered any more
+        self.unread: set[StoredAnswer] = set()  # in files, and being read by clients
 
     def start(self) -> None:
         self.runner.start()

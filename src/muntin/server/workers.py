@@ -128,8 +128,7 @@ class WorkerProcess:
     pid: int
     _end: Callable[[int], None]
     _end_seconds: float
-    warm: bool
-    """Else kernels may have to be compiled first, which takes as long as it takes."""
+    warm: bool  # else kernels may have to be compiled first, which takes as long as it takes
     busy: bool = False
     ended: bool = False
 
@@ -240,8 +239,7 @@ class Workers:
         self._watching: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._is_warm = self._closed = False
-        self.ready = False
-        """Kernels are loaded, of those pipelines that there were at the start."""
+        self.ready = False  # kernels are loaded, of those pipelines that there were at the start
 
     def start(self) -> None:
         """Have workers ready before somebody asks."""

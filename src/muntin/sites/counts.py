@@ -44,8 +44,7 @@ class SiteCounts:
     down: Traffic = field(default_factory=Traffic)
     reports: Traffic = field(default_factory=Traffic)
     naive: Traffic = field(default_factory=Traffic)
-    reported: dict[str, Any] = field(default_factory=dict)
-    """Its last report."""
+    reported: dict[str, Any] = field(default_factory=dict)  # its last report
 
     def report(self, reported: dict[str, Any], size: int) -> None:
         self.reports.messages += 1

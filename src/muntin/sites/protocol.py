@@ -18,13 +18,11 @@ PATH = "/site"
 GREETING_CHARACTERS_MAX = 16_384
 PROBLEM_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 256
-PONG_SECONDS = 120.0
-"""A ping and its answer wait behind what is on its way: 4.4 MB, at 40 kB/s."""
+PONG_SECONDS = 120.0  # a ping and its answer wait behind what is on its way: 4.4 MB, at 40 kB/s
 
 GOING_AWAY = 1001
 TOO_LARGE = 1009
-FAILED = 1011
-"""A site cannot take part; the reason is why."""
+FAILED = 1011  # a site cannot take part; the reason is why
 BAD_MESSAGE = 4000
 UNAUTHORISED = 4001
 OTHER_PROTOCOL = 4002

@@ -39,12 +39,10 @@ class CoordinatorService:
         self.run = secrets.token_hex(8)
         self.sessions: dict[str, SiteSession] = {}
         self.counts = {name: SiteCounts() for name in spec.sites}
-        self.refused: Counter[int] = Counter()
-        """Connections that were closed with each code."""
+        self.refused: Counter[int] = Counter()  # connections that were closed with each code
         self.problems: dict[str, str] = {}
         """Why a site that is not connected takes no part, where that is known."""
-        self._types: dict[str, str] = {}
-        """Of the items of each site, as it named them last."""
+        self._types: dict[str, str] = {}  # of the items of each site, as it named them last
         self._updates = updates
         self._file = StateFile(Path(spec.state or f"{spec.name}.coordinator"))
         self._saved: tuple[Any, ...] = ()

@@ -8,8 +8,7 @@ import numpy as np
 from muntin.sets import as_set
 from muntin.topk.objects import check_sums
 
-Cells = tuple[np.ndarray, np.ndarray]
-"""rows int64[n] and values int64[n]"""
+Cells = tuple[np.ndarray, np.ndarray]  # rows int64[n] and values int64[n]
 NO_CELLS: Cells = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 

@@ -10,8 +10,7 @@ BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, ENUM, FIXED, NULL = range(9)
 ALONE = 2  # the null branch of a union of one type: none
 # why a record is malformed
 CUT, LEFT, BRANCH, RANGE, SYMBOL, LENGTH, HEADER = range(1, 8)
-HEADER_BYTES = 5
-"""Of the registry: 0, and the schema's number as four bytes."""
+HEADER_BYTES = 5  # of the registry: 0, and the schema's number as four bytes
 _VARINT_BYTES_MAX = 10
 
 

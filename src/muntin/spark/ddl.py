@@ -14,8 +14,7 @@ from muntin.summaries.indicators import DIGITS_MAX
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-UNKNOWN = pa.null()
-"""A type that is Spark's to know, such as a struct: nothing is said against it."""
+UNKNOWN = pa.null()  # a type that is Spark's to know, such as a struct: nothing is said against it
 _ARROW = {
     "STRING": pa.string(), "VARCHAR": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(),
     "SMALLINT": pa.int16(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),

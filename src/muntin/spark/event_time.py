@@ -20,8 +20,7 @@ from muntin.errors import BadArgument
 from muntin.spec import TimeSpec
 from muntin.times import DAY_US, US_PER_SECOND, instant_text
 
-ABSENT = np.int64(np.iinfo(np.int64).min)
-"""Stands for a time that is null or cannot be read."""
+ABSENT = np.int64(np.iinfo(np.int64).min)  # stands for a time that is null or cannot be read
 
 _LOW, _HIGH = -(2**62), 2**62
 _ISO = (
@@ -31,8 +30,7 @@ _ISO = (
 )
 
 _ZONED = re.compile(r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$")
-EARLY_US = 31 * DAY_US
-"""A time of our days that is read in too fine a unit lies in January 1970."""
+EARLY_US = 31 * DAY_US  # a time of our days that is read in too fine a unit lies in January 1970
 _FIRST_US = 631_152_000 * US_PER_SECOND  # 1990: our days begin
 _UNITS = {"s": Fraction(10**6), "ms": Fraction(10**3), "us": Fraction(1), "ns": Fraction(1, 1000)}
 

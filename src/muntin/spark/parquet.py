@@ -74,10 +74,8 @@ class Split:
 
     path: str
     row_groups: tuple[int, ...]
-    first_row: int
-    """Where the first of them begins in the file."""
-    whole: tuple[int, int]
-    """Rows and row groups of the file."""
+    first_row: int  # where the first of them begins in the file
+    whole: tuple[int, int]  # rows and row groups of the file
 
     def opened(self, **options: Any) -> pq.ParquetFile:
         """The file; SourceError where it is another one by now, of which a part would be read."""

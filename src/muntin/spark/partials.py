@@ -46,8 +46,7 @@ SMALL_BYTES = 4 * CUT_BYTES  # in memory; neighbours that are less are merged: f
 REJECTED_KEPT_MAX = 1_000  # records a task; all are counted
 
 
-PlaceOf = Callable[[int], str]
-"""Where a row of a batch stands in its source."""
+PlaceOf = Callable[[int], str]  # where a row of a batch stands in its source
 Placed = tuple[pa.RecordBatch, PlaceOf | None]
 
 

@@ -19,8 +19,7 @@ from muntin.spark.session import is_classic, own_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Row = tuple[int, str, int, bytes]
-"""What it is, name, shard, payload."""
+Row = tuple[int, str, int, bytes]  # what it is, name, shard, payload
 Tasks = Callable[[int, Callable[[int], Iterable[Row]]], list[Row]]
 """Runs as many tasks, each given its number; their rows, task after task."""
 ROWS_DDL = "what tinyint, name string, shard bigint, payload binary"

@@ -108,8 +108,7 @@ class Advanced:
 
     shards: Mapping[Key, PeriodicShard]
     states: list[State]
-    late: int
-    """Events that came too late: in the summary that left out the most."""
+    late: int  # events that came too late: in the summary that left out the most
 
 
 class PipelineShards:

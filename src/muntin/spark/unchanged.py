@@ -21,8 +21,7 @@ _LISTED = re.compile(
     r"\{path=(.*?); isDirectory=\w+; length=(\d+);.*?; modification_time=(-?\d+);", re.DOTALL
 )
 
-States = Mapping[str, tuple[int, int]]
-"""Path -> bytes, and when it was written, in milliseconds."""
+States = Mapping[str, tuple[int, int]]  # path -> bytes, and when it was written, in milliseconds
 
 
 def states_of(files: Iterable[str]) -> States:

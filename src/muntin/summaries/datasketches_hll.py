@@ -33,8 +33,7 @@ LG_K_MIN, LG_K_MAX, VALUE_MAX = 4, 21, 63
 SERIAL_VERSION, FAMILY = 1, 7
 LIST_LG = 3
 SLOT_BITS = 26
-EXCEPTION = 15
-"""A nibble that says that the value lies elsewhere."""
+EXCEPTION = 15  # a nibble that says that the value lies elsewhere
 _PREAMBLE = struct.Struct("<8B")
 _HLL = struct.Struct("<dddii")
 

@@ -15,10 +15,8 @@ from muntin.arrow import decoded, fixed_width, floats_of_decimals, validity
 from muntin.errors import BadArgument
 from muntin.summaries.kernels.vector_sums import fill_integers, finite_floats, magnitude_bits
 
-IndicatorType = Literal["int64", "float64"]
-"""What a file or a call declares."""
-SumType = str
-"""That, or of decimals "decimal(2)": whole numbers of so many digits behind the point."""
+IndicatorType = Literal["int64", "float64"]  # what a file or a call declares
+SumType = str  # that, or of decimals "decimal(2)": whole numbers of so many digits behind the point
 DIGITS_MAX = 18  # decimals of more are no int64, and are summed as floats
 _DECIMALS = re.compile(r"decimal\(([1-9]|1[0-8])\)")
 INT64_MAX = (1 << 63) - 1
@@ -38,12 +36,10 @@ def is_sum_type(kind: object) -> bool:
 class IndicatorValues:
     """One indicator's column of a batch: numbers without nulls."""
 
-    type: SumType | None
-    """None: all null, of no type."""
+    type: SumType | None  # None: all null, of no type
     numbers: np.ndarray | None
     nulls: int
-    largest: int | float
-    """Bound of the magnitude of a value."""
+    largest: int | float  # bound of the magnitude of a value
 
 
 def indicator_values(name: str, array: pa.Array, asked: SumType | None) -> IndicatorValues:

@@ -146,17 +146,14 @@ def columns_in(batch: Any, names: Sequence[str]) -> list[pa.Array]:
 class KeyValues:
     """Values of one key column: strings (data, offsets), integers (numbers), or codes of others."""
 
-    kind: KeyKind | None
-    """None: all null, of no type."""
+    kind: KeyKind | None  # None: all null, of no type
     length: int
-    bits: np.ndarray
-    """Validity bitmap, or empty where nothing is null."""
+    bits: np.ndarray  # validity bitmap, or empty where nothing is null
     bit_offset: int = 0
     data: np.ndarray = field(default_factory=lambda: NO_BITS)
     offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)
     numbers: np.ndarray = field(default_factory=lambda: _NO_NUMBERS)
-    codes: np.ndarray | None = None
-    """int64[length] into `values`; -1 is null."""
+    codes: np.ndarray | None = None  # int64[length] into `values`; -1 is null
     values: KeyValues | None = None
 
 
@@ -197,8 +194,7 @@ class KeyColumn:
         self.name = name
         self.kind: KeyKind | None = None
         self.index: TextIndex | IntegerIndex | None = None
-        self.null_only = False
-        """No type yet, and null has been seen: its number is 0."""
+        self.null_only = False  # no type yet, and null has been seen: its number is 0
 
     def __len__(self) -> int:
         return len(self.index) if self.index is not None else int(self.null_only)

@@ -13,10 +13,8 @@ from muntin.summaries.base import Estimate
 from muntin.summaries.checks import INT64_MAX, INT64_MIN, boolean, column_of
 from muntin.summaries.kernels.weighted_view import find_around
 
-CONFIDENCE = 0.99
-"""Of the bounds of what was sampled."""
-_FAR = 1 << 65
-"""Beyond all integers that are summarised."""
+CONFIDENCE = 0.99  # of the bounds of what was sampled
+_FAR = 1 << 65  # beyond all integers that are summarised
 
 
 class WeightedView:

@@ -27,8 +27,7 @@ class Ask:
 
     objects: tuple[Object, ...]
     more: int = 0
-    at_least: Mapping[str, int] | None = None
-    """By site."""
+    at_least: Mapping[str, int] | None = None  # by site
 
 
 class Survey:

@@ -6,10 +6,8 @@ from muntin.summaries.kernels import kernel
 from muntin.summaries.kernels.copying import fill
 
 SHORT = 48  # items, of which NumPy's sort takes longer to be called than to be waited for
-NOT_THERE, FALLS, IN_NO_ROW, REST = 1, 2, 3, 4
-"""What `problem_of_numbers` finds."""
-TOO_MANY = 5
-"""What `problem_of_slices` finds, or NOT_THERE."""
+NOT_THERE, FALLS, IN_NO_ROW, REST = 1, 2, 3, 4  # what `problem_of_numbers` finds
+TOO_MANY = 5  # what `problem_of_slices` finds, or NOT_THERE
 
 
 @kernel()

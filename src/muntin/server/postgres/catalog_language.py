@@ -88,8 +88,7 @@ _SERIES = words(
 )
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
-_OIDS = ("oid", "typid", "relid")
-"""How columns of them end: a list of them has a type of its own."""
+_OIDS = ("oid", "typid", "relid")  # how columns of them end: a list of them has a type of its own
 _OF_ROWS = words(
     "json_build_object age array_remove encode pg_partition_ancestors pg_partition_tree"
 )

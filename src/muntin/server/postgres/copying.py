@@ -41,8 +41,7 @@ class CopyFormat:
     quote: str = '"'
     escape: str = '"'
     header: bool = False
-    force: bool = False
-    """Every value that is not null stands in quotes."""
+    force: bool = False  # every value that is not null stands in quotes
 
     @property
     def overall(self) -> int:

@@ -79,10 +79,8 @@ class Portal:
     answer: StoredAnswer | None = None
     head: dict[str, Any] = field(default_factory=dict)
     rows_sent: int = 0
-    described: bool = False
-    """Whether its client was told the types of these very rows."""
-    held: bool = False
-    """Whether it is a cursor that has outlived its transaction."""
+    described: bool = False  # whether its client was told the types of these very rows
+    held: bool = False  # whether it is a cursor that has outlived its transaction
     _pieces: AsyncIterator[bytes] = field(init=False, repr=False)
     _rest: bytes = b""
 

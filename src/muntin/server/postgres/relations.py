@@ -48,12 +48,9 @@ class ShownTable:
     """A table, as clients see it."""
 
     name: str
-    ask: str
-    """The FROM item that it stands for."""
-    source: str
-    """Summary, or standing query."""
-    own: frozenset[str]
-    """The names in the spec; `time` is one of them where it is no filter."""
+    ask: str  # the FROM item that it stands for
+    source: str  # summary, or standing query
+    own: frozenset[str]  # the names in the spec; `time` is one of them where it is no filter
 
 
 def relations(

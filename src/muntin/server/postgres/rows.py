@@ -29,14 +29,10 @@ class PostgresType:
     """A type as PostgreSQL's clients know it."""
 
     oid: int
-    name: str
-    """In format_type and information_schema."""
-    size: int
-    """Bytes in binary; -1 where values differ in it."""
-    short: str
-    """In pg_type."""
-    lists: int
-    """The type of its arrays."""
+    name: str  # in format_type and information_schema
+    size: int  # bytes in binary; -1 where values differ in it
+    short: str  # in pg_type
+    lists: int  # the type of its arrays
 
 
 BOOL = PostgresType(16, "boolean", 1, "bool", 1000)
@@ -143,8 +139,7 @@ class _Values:
 
     data: np.ndarray
     lengths: np.ndarray
-    width: int = 0
-    """Of each value, where all are as long and none is null."""
+    width: int = 0  # of each value, where all are as long and none is null
 
 
 def _fields(column: pa.Array, form: int) -> _Values:

@@ -332,8 +332,7 @@ def length(text: str) -> str:
     return _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
 
 
-IS_ANY = "IN ("
-"""With what a literal of a list begins."""
+IS_ANY = "IN ("  # with what a literal of a list begins
 NOTHING = "SELECT NULL WHERE FALSE"
 """What stands in the literal of an empty list: NOT IN (NULL) would be true of no row."""
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*")\s*|([^,{}"\\]+)', re.DOTALL)

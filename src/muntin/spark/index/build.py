@@ -39,19 +39,13 @@ CAPACITY_MIN = 1024
 class IndexPlan:
     """One build, append or rebuild."""
 
-    index: Manifest
-    """What it is, without its files."""
+    index: Manifest  # what it is, without its files
     folder: str
-    runs: str
-    """Folder of what the first stage leaves for the second; removed when both are done."""
-    tasks: int
-    """Of the second stage."""
-    domain: OrderMap | None
-    """Of the numbers; None: no digest is made."""
-    base: Mapping[int, str]
-    """Files of partitions that are extended."""
-    only: frozenset[int] | None = None
-    """Partitions to build; None: all."""
+    runs: str  # folder of what the first stage leaves for the second; removed when both are done
+    tasks: int  # of the second stage
+    domain: OrderMap | None  # of the numbers; None: no digest is made
+    base: Mapping[int, str]  # files of partitions that are extended
+    only: frozenset[int] | None = None  # partitions to build; None: all
 
 
 def new_digest(error: float, domain: OrderMap) -> DyadicQDigest:

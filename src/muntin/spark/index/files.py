@@ -15,8 +15,7 @@ from muntin.storage import is_elsewhere, is_file, place_of
 from muntin.summaries.fingerprint_index import Fingerprint
 from muntin.summaries.static_filter import to_partitions
 
-HashGroups = Sequence[tuple[int, np.ndarray]]
-"""Hashes, by the partition that can hold them."""
+HashGroups = Sequence[tuple[int, np.ndarray]]  # hashes, by the partition that can hold them
 _GUARD = ".appending"
 OPEN_MAX = 4096  # mapped files that a process keeps
 _open: dict[str, Fingerprint] = {}

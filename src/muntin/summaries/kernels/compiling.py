@@ -9,8 +9,7 @@ from typing import Any
 
 from numba.core import event
 
-PATIENCE_SECONDS = 1.0
-"""Of compiling in this process, before a word is said."""
+PATIENCE_SECONDS = 1.0  # of compiling in this process, before a word is said
 QUIET_SECONDS = 60.0
 """A command's processes compile at the same time: one of them says it, the others not again."""
 _log = logging.getLogger("muntin")

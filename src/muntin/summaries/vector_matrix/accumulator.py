@@ -260,8 +260,7 @@ class KeyTable:
 
     def __init__(self, layout: CellLayout) -> None:
         self.layout = layout
-        self.live = 0
-        """Rows that are there."""
+        self.live = 0  # rows that are there
         self.matrix = self._zeros(_ROWS_MIN)
 
     def _zeros(self, rows: int) -> np.ndarray:
