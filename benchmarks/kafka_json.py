@@ -20,14 +20,14 @@ from pyspark.sql import functions as sf
 
 from muntin.demo.producing import values_of
 from muntin.demo.taxi import SCHEMA
-from muntin.spark.avro import AvroField, AvroValues, avro_fields
+from muntin.spark.avro import AvroValues, Schemas, avro_schemas
 from muntin.spark.session import session
 from muntin.spark.values import JsonValues, value_schema
 
 ROWS_AT_ONCE = 16_384  # as Spark sends them, `spark.sql.execution.arrow.maxRecordsPerBatch`
 
 
-def as_avro(batch: pa.RecordBatch) -> tuple[pa.Array, tuple[AvroField, ...]]:
+def as_avro(batch: pa.RecordBatch) -> tuple[pa.Array, Schemas]:
     """The same records in Avro, and their schema."""
     import fastavro
 
@@ -41,7 +41,7 @@ def as_avro(batch: pa.RecordBatch) -> tuple[pa.Array, tuple[AvroField, ...]]:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, row)
         values.append(out.getvalue())
-    return pa.array(values, pa.binary()), avro_fields(json.dumps(schema))
+    return pa.array(values, pa.binary()), avro_schemas(json.dumps(schema))
 
 
 def measure(short: bool) -> Iterable[Table]:
@@ -53,8 +53,8 @@ def measure(short: bool) -> Iterable[Table]:
     assert frame.count() == records
     parser = JsonValues(value_schema(SCHEMA))
     table = parser.parse(values)
-    avro, fields = as_avro(pa.RecordBatch.from_arrays(table.columns, value_schema(SCHEMA).names))
-    avro_parser = AvroValues(fields)
+    avro, schemas = as_avro(pa.RecordBatch.from_arrays(table.columns, value_schema(SCHEMA).names))
+    avro_parser, fields = AvroValues(schemas), len(table.columns)
 
     def ours(parser: JsonValues | AvroValues, values: pa.Array) -> None:
         for begin in range(0, len(values), ROWS_AT_ONCE):
@@ -67,7 +67,7 @@ def measure(short: bool) -> Iterable[Table]:
     text = sf.col("value").cast("string")
     yield timed(
         "parsers",
-        f"Taxi orders of {values.nbytes // records} bytes and {len(fields)} fields to columns",
+        f"Taxi orders of {values.nbytes // records} bytes and {fields} fields to columns",
         {
             "Muntin, JSON": lambda: ours(parser, values),
             "Muntin, the same in Avro": lambda: ours(avro_parser, avro),

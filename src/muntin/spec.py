@@ -129,19 +129,16 @@ class ValueSpec(Strict):
     """What the values of Kafka's records hold; workers parse them in bulk."""
 
     format: Literal["json", "avro"] = "json"
-    schema_: str = Field(
+    schema_: str | dict[Annotated[int, Field(ge=0, lt=1 << 32)], str] = Field(
         alias="schema",
-        description="json: its columns as SQL DDL; avro: Avro's JSON, or the path of such a file",
+        description="json: its columns as SQL DDL; avro: Avro's JSON, or the path of such a file, "
+        "or several of these by the numbers that a registry gave them",
     )
-    schema_id: int | None = Field(
-        default=None, ge=0, lt=1 << 32,
-        description="avro: number of the schema that a registry's five bytes in front must tell",
-    )  # fmt: skip
 
     @model_validator(mode="after")
     def _of_avro(self) -> Self:
-        if self.schema_id is not None and self.format != "avro":
-            raise ValueError(f"schema_id: is for format: avro, not {self.format}")
+        if not isinstance(self.schema_, str) and (self.format != "avro" or not self.schema_):
+            raise ValueError("schema: one by number are schemas of format: avro, {12: orders.avsc}")
         return self
 
 

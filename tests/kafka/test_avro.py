@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from muntin.arrow import is_sound
 from muntin.errors import SourceError, SpecError
-from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
+from muntin.spark.avro import AvroValues, arrow_schema, avro_schemas
 from muntin.spec import SourceSpec
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -39,7 +39,7 @@ FIELDS = [
 ]
 SCHEMA = {"type": "record", "name": "Order", "fields": FIELDS}
 PARSED = fastavro.parse_schema(SCHEMA)
-VALUES = AvroValues(avro_fields(json.dumps(SCHEMA)))
+VALUES = AvroValues(avro_schemas(json.dumps(SCHEMA)))
 SHORT = json.dumps({"type": "record", "name": "S", "fields": [{"name": "n", "type": "long"}]})
 
 instants = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
@@ -136,15 +136,16 @@ def test_reasons_name_the_field_and_a_slice_with_tombstones_is_read():
     }
     assert found.columns[3].to_pylist() == [None, "é", None, None, None, "é"]
     assert found.columns[0].to_pylist()[1] == datetime(2026, 1, 1, tzinfo=UTC)
-    short = AvroValues(avro_fields(SHORT), schema_id=258)
+    short = AvroValues(avro_schemas({258: SHORT}))
     header = b"\0" + struct.pack(">I", 258)
     told = short.parse(pa.array([header + b"\x0e", b"\x0e", header[:-1] + b"\x03\x0e"]))
     assert told.columns[0].to_pylist() == [7, None, None]
-    assert told.malformed == dict.fromkeys(
-        (1, 2), "it does not begin with 0 and the schema's number 258"
-    )
+    assert told.malformed == {
+        1: "it does not begin with 0 and the schema's number, 258",
+        2: "its schema's number is 259, not 258: give source.value.schema that schema, too",
+    }
     far = AvroValues(
-        avro_fields(json.dumps({"type": "record", "fields": [{"name": "t", "type": MILLIS}]}))
+        avro_schemas(json.dumps({"type": "record", "fields": [{"name": "t", "type": MILLIS}]}))
     )
     values = []
     for number in (2**62, -(2**63)):
@@ -187,7 +188,7 @@ def test_decimals_are_exact_or_malformed(given, digits, size):
         exact = Decimal(number).scaleb(-scale, Context(40))
         expected.append((exact, exact if of_size else None) if good else None)
     schema = {"type": "record", "name": "R", "fields": fields}
-    found = AvroValues(avro_fields(json.dumps(schema))).parse(pa.array(values, pa.binary()))
+    found = AvroValues(avro_schemas(json.dumps(schema))).parse(pa.array(values, pa.binary()))
     assert [str(c.type) for c in found.columns] == [f"decimal128({precision}, {scale})"] * 2
     assert all(is_sound(column) for column in found.columns)
     rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
@@ -219,7 +220,7 @@ def test_decimals_are_exact_or_malformed(given, digits, size):
 )
 def test_a_wrong_schema_is_told(given, said):
     with pytest.raises(SourceError, match=said):
-        avro_fields(given)
+        avro_schemas(given)
 
 
 def test_a_name_is_that_of_its_namespace():
@@ -236,14 +237,104 @@ def test_a_name_is_that_of_its_namespace():
     assert fastavro.schemaless_reader(io.BytesIO(bytes(5)), fastavro.parse_schema(schema)) == {
         "f0": "low", "f1": "high", "f2": "low", "f3": "low", "f4": "high"
     }  # fmt: skip
-    found = AvroValues(avro_fields(json.dumps(schema))).parse(pa.array([bytes(5)]))
+    found = AvroValues(avro_schemas(json.dumps(schema))).parse(pa.array([bytes(5)]))
     assert [c.to_pylist() for c in found.columns] == [["low"], ["high"], ["low"], ["low"], ["high"]]
 
 
 def test_a_schema_may_be_a_file_and_its_number_is_avros(tmp_path):
     (tmp_path / "s.avsc").write_text(SHORT)
-    assert arrow_schema(avro_fields(str(tmp_path / "s.avsc"))).names == ["n"]
-    with pytest.raises((ValueError, SpecError), match="schema_id: is for format: avro"):
-        SourceSpec.model_validate(
-            {"format": "kafka", "value": {"format": "json", "schema": "n int", "schema_id": 7}}
-        )
+    assert arrow_schema(avro_schemas(str(tmp_path / "s.avsc"))).names == ["n"]
+    for value in (
+        {"format": "json", "schema": {7: "n int"}}, {"format": "avro", "schema": {}}
+    ):  # fmt: skip
+        with pytest.raises((ValueError, SpecError), match="schema: one by number are schemas of"):
+            SourceSpec.model_validate({"format": "kafka", "value": value})
+
+
+VERSIONS = {
+    "n": ["int", "long"],
+    "x": ["float", "double", ["null", "double"]],
+    "text": ["string", ["null", "string"]],
+    "raw": ["bytes"],
+    "day": [{"type": "int", "logicalType": "date"}],
+    "at": [MILLIS],
+    "price": [{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+}
+DEFAULTS = {  # as the schema says them, and what they are
+    "n": (7, 7),
+    "x": (0.5, 0.5),
+    "text": ("é", "é"),
+    "raw": ("\u00ff", b"\xff"),
+    "day": (3, date(1970, 1, 4)),
+    "at": (-5, datetime(1969, 12, 31, 23, 59, 59, 995_000, UTC)),
+    "price": ("\u00ff", Decimal("-0.01")),
+}
+SOME = {
+    "n": st.integers(-(2**31), 2**31 - 1),
+    "x": st.floats(width=32, allow_nan=False),
+    "text": st.text(max_size=3),
+    "raw": st.binary(max_size=3),
+    "day": st.dates(date(1900, 1, 1), date(2200, 1, 1)),
+    "at": instants.map(lambda t: t.replace(microsecond=0)),
+    "price": st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-2)),
+}
+
+
+@given(st.data())
+def test_fields_may_come_and_go_and_widen_from_schema_to_schema(data):
+    """All of them are columns; what a record's own schema has not is the newest's default."""
+    schemas, defaults = {}, {}
+    numbers = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4, unique=True)
+    for number in sorted(data.draw(numbers)):
+        names = data.draw(st.lists(st.sampled_from([*VERSIONS]), min_size=1, unique=True))
+        fields = [{"name": n, "type": data.draw(st.sampled_from(VERSIONS[n]))} for n in names]
+        for field in fields:
+            said, meant = data.draw(st.sampled_from([(None, None), DEFAULTS[field["name"]]]))
+            if isinstance(field["type"], list):  # a default is of the first in a union: null
+                said, meant = None, None
+            defaults[field["name"]] = meant
+            if said is not None:
+                field["default"] = said
+        schemas[number] = {"type": "record", "name": "R", "fields": fields}
+    values, expected = [], []
+    for number in data.draw(st.lists(st.sampled_from([*schemas]), max_size=12)):
+        record = {f["name"]: data.draw(SOME[f["name"]]) for f in schemas[number]["fields"]}
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(schemas[number]), record)
+        values.append(b"\0" + struct.pack(">I", number) + out.getvalue())
+        expected.append(defaults | record)
+    given = {number: json.dumps(schema) for number, schema in schemas.items()}
+    damaged = data.draw(st.sets(st.integers(0, len(values) - 1))) if values else set()
+    for row in damaged:
+        values[row] += b"!"
+        expected[row] = dict.fromkeys(defaults)
+    parsed = AvroValues(avro_schemas(given)).parse(pa.array(values, pa.binary()))
+    schema = arrow_schema(avro_schemas(given))
+    assert [c.type for c in parsed.columns] == schema.types
+    assert pa.table(parsed.columns, schema.names).to_pylist() == expected
+    assert {*parsed.malformed} == damaged
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (
+            ["int", "string"],
+            "schemas do not agree.*Field n has incompatible types: string vs int32",
+        ),
+        (
+            ["float", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+            r"no type has what decimal128\(9, 2\) and the others of field 'n' hold exactly",
+        ),
+    ],
+)
+def test_schemas_that_do_not_agree_are_told(kinds, said):
+    given = {
+        number: json.dumps({"type": "record", "fields": [{"name": "n", "type": kind}]})
+        for number, kind in enumerate(kinds)
+    }
+    with pytest.raises(SourceError, match=said):
+        AvroValues(avro_schemas(given))
+    wrong = {"type": "record", "fields": [{"name": "n", "type": "int", "default": "x"}]}
+    with pytest.raises(SourceError, match="field 'n': its default 'x' is no int32"):
+        avro_schemas(json.dumps(wrong))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
+import fastavro
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -210,6 +212,45 @@ def test_decimals_are_summed_exactly_in_batches_and_at_once(broker, tmp_path):
             if fields:
                 of_text = each.sql("SELECT sum(text)::VARCHAR FROM orders(area) FOR ALL")
                 assert of_text.rows == total
+
+
+def test_a_topic_goes_on_where_its_avro_schema_has_grown(broker, tmp_path):
+    time = {"name": "time", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    area, fare = {"name": "area", "type": "int"}, {"name": "fare", "type": "int"}
+    tip = {"name": "tip", "type": ["null", "long"], "default": None}
+    before, after = [
+        {"type": "record", "name": "Order", "fields": fields}
+        for fields in ([time, area, fare], [tip, fare | {"type": "long"}, time, area])
+    ]
+
+    def written(number: int, schema: dict, numbers: range) -> list[bytes]:
+        made = []
+        for i in numbers:
+            out = io.BytesIO(b"\0" + number.to_bytes(4))
+            out.seek(0, io.SEEK_END)
+            row = {"time": 1_767_225_600_000_000 + i, "area": i % 7, "fare": i, "tip": 1}
+            fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+            made.append(out.getvalue())
+        return made
+
+    spec = spec_of("grown", broker, tmp_path)
+    spec["source"]["options"]["subscribe"] = "grown"
+    file = tmp_path / "before.avsc"
+    file.write_text(json.dumps(before))
+    spec["source"]["value"] = {"format": "avro", "schema": {12: str(file)}}
+    options = {"bootstrap.servers": broker.servers}
+    produce(written(12, before, range(300)), "grown", options)
+    assert counted(run(spec)) == oracle(range(300))
+
+    late = written(15, after, range(300, 500)) + written(12, before, range(500, 600))
+    produce([*late, written(16, after, range(1))[0]], "grown", options)
+    spec["source"]["value"]["schema"][15] = json.dumps(after)
+    spec["summaries"]["orders"]["indicators"] = ["fare", "tip"]
+    stream = run(spec)
+    assert counted(stream) == oracle(range(600))
+    assert stream.sql("SELECT sum(tip) FROM orders(area) FOR ALL").rows == [[200]]
+    (record,) = [record for _, record in stream.ledger.rejected("grown")]
+    assert record.detail.startswith("its schema's number is 16, not 12 or 15: give source.value.")
 
 
 def secured(broker: SecureBroker, folder: Path, way: str) -> dict:

@@ -1,14 +1,15 @@
 """Avro records in bulk: bytes in, columns out, and a reason for each record that is malformed.
 
 A record's schema is flat: null, boolean, int, long, float, double, string, bytes, enum and fixed,
-each alone or in a union with null, with the logical types of dates, times and decimals. A value may
-begin with the five bytes of a schema registry. A record counts if it ends where its bytes do;
-source: Apache Avro 1.12, "Binary Encoding".
+each alone or in a union with null, with the logical types of dates, times and decimals. Values may
+begin with the five bytes of a schema registry, and be of several schemas then. A record counts if
+it ends where its bytes do; source: Apache Avro 1.12, "Binary Encoding" and "Schema Resolution".
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,37 @@ class AvroField:
     factor: int = 1
     divisor: int = 1
     symbols: tuple[str, ...] = ()
+    default: pa.Scalar | None = None
+
+
+Schemas = Mapping[int, tuple[AvroField, ...]]
+"""Fields by the schema's number, the newest first."""
+UNNUMBERED = -1
+"""The number of a schema whose values have none in front."""
+
+
+def avro_schemas(given: str | Mapping[int, str]) -> Schemas:
+    """Of `source.value.schema`: one schema, or several by their numbers in a registry."""
+    if isinstance(given, str):
+        return {UNNUMBERED: avro_fields(given)}
+    return {number: avro_fields(given[number]) for number in sorted(given, reverse=True)}
+
+
+def arrow_schema(schemas: Schemas) -> pa.Schema:
+    """The columns of all schemas; a number is of the widest type that one of them says."""
+    each = [pa.schema([(f.name, f.type) for f in fields]) for fields in schemas.values()]
+    try:
+        whole = pa.unify_schemas(each, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise SourceError(f"{ENTRY}: the schemas do not agree: {problem}") from None
+    for field in (field for one in each for field in one if pa.types.is_decimal(field.type)):
+        kind = whole.field(field.name).type
+        if not pa.types.is_decimal128(kind):
+            raise SourceError(
+                f"{ENTRY}: the schemas do not agree: no type has what {field.type} and the others "
+                f"of field '{field.name}' hold exactly"
+            )
+    return whole
 
 
 def avro_fields(given: str) -> tuple[AvroField, ...]:
@@ -78,10 +110,6 @@ def avro_fields(given: str) -> tuple[AvroField, ...]:
     return tuple(found)
 
 
-def arrow_schema(fields: tuple[AvroField, ...]) -> pa.Schema:
-    return pa.schema([(field.name, field.type) for field in fields])
-
-
 def _full_name(given: Mapping[str, Any], space: str) -> str:
     """Of a type that has a name: with its namespace, by default the one around it."""
     name, own = str(given.get("name", "")), given.get("namespace")
@@ -90,6 +118,35 @@ def _full_name(given: Mapping[str, Any], space: str) -> str:
 
 
 def _field(given: Any, named: dict[str, Any], space: str) -> AvroField:
+    field = _typed(given, named, space)
+    value = given.get("default")
+    if value is None:
+        return field
+    try:
+        return replace(field, default=_default(field, value))
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        raise SourceError(
+            f"{ENTRY}: field '{field.name}': its default {str(value)[:80]!r} is no {field.type}"
+        ) from None
+
+
+def _default(field: AvroField, value: Any) -> pa.Scalar:
+    """A default as JSON has it: times are numbers, and bytes the characters of their numbers."""
+    if isinstance(value, bool) != (field.kind == kernels.BOOLEAN):
+        raise TypeError
+    if field.type in (_TIME, pa.date32()):
+        stored = pa.int32() if field.type == pa.date32() else pa.int64()
+        return pa.scalar(value * field.factor // field.divisor, stored).cast(field.type)
+    if field.type == pa.binary():
+        value = value.encode("latin-1")
+    elif pa.types.is_decimal(field.type):
+        digits = int.from_bytes(value.encode("latin-1"), "big", signed=True)
+        value = Decimal(digits).scaleb(-field.type.scale, Context(40))
+    return pa.scalar(value, field.type)
+
+
+def _typed(given: Any, named: dict[str, Any], space: str) -> AvroField:
+    """A field but for its default."""
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(name, str) or "type" not in given:
         raise SourceError(f"{ENTRY}: a field needs a name and a type: {str(given)[:80]}")
@@ -140,15 +197,16 @@ def _decimal(about: Mapping[str, Any]) -> pa.DataType | None:
 
 
 class AvroValues:
-    """A parser of records of one schema. `schema_id`: the number that a registry gave the schema,
-    and that stands in front of each value."""
+    """A parser of records of one schema, or of those whose numbers stand in front of values."""
 
-    def __init__(self, fields: tuple[AvroField, ...], schema_id: int | None = None) -> None:
-        self._fields = fields
-        self._header = -1 if schema_id is None else schema_id
-        self._kinds = np.array([f.kind for f in fields], np.uint8)
-        self._nulls = np.array([f.null for f in fields], np.int8)
-        self._sizes = np.array([f.size for f in fields], np.int64)
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._columns = arrow_schema(schemas)
+        self._defaults = {
+            field.name: field.default
+            for fields in reversed([*schemas.values()])  # that of the newest that has the field
+            for field in fields
+        }
 
     def parse(self, values: pa.Array) -> Parsed:
         """Columns of `values` (binary), row by row; what is null there is malformed."""
@@ -156,86 +214,136 @@ class AvroValues:
             values = values.cast(pa.binary())
         n = len(values)
         whole, at = text_buffers(values)
-        shape = len(self._fields), n
-        numbers, lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
-        valid, why, where = np.zeros(shape, np.uint8), np.zeros(n, np.uint8), np.zeros(n, np.int32)
-        kernels.read_records(
-            whole, at, self._header, self._kinds, self._nulls, self._sizes,
-            numbers, lengths, valid, why, where,
-        )  # fmt: skip
-        malformed = {
-            row: self._why(int(why[row]), int(where[row])) for row in np.flatnonzero(why).tolist()
-        }
+        numbers = np.full(n, UNNUMBERED)
+        if UNNUMBERED not in self._schemas:
+            kernels.schema_numbers(whole, at, numbers)
+        malformed: dict[int, str] = {}
+        parts, rows, unknown = [], [], np.ones(n, bool)
+        for number, fields in self._schemas.items():
+            own = np.flatnonzero(numbers == number)
+            if len(own):
+                found = self._of_schema(
+                    fields, whole, at, own, 0 if number == UNNUMBERED else kernels.HEADER_BYTES
+                )
+                malformed |= {int(own[row]): why for row, why in found.malformed.items()}
+                parts.append(found.columns)
+                rows.append(own)
+                unknown[own] = False
+        others = np.flatnonzero(unknown)
+        if len(others) or not parts:
+            malformed |= {row: self._no_schema(int(numbers[row])) for row in others.tolist()}
+            parts.append([pa.nulls(len(others), kind) for kind in self._columns.types])
+            rows.append(others)
         if values.null_count:
             tombstone = "the record has no value: it is a tombstone"
             malformed |= dict.fromkeys(
                 np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist(), tombstone
             )
-        taken = np.ones(n, bool)
-        taken[list(malformed)] = False
-        columns = []
-        for f, field in enumerate(self._fields):
-            there = (valid[f] != 0) & taken
-            column, wrong = self._column(field, numbers[f], lengths[f], there, whole)
-            for row, problem in wrong.items():
-                malformed.setdefault(row, f"column '{field.name}': {problem}")
-            columns.append(column)
-        if len(malformed) > n - int(taken.sum()):  # found in a column: null in all of them
-            taken[list(malformed)] = False
-            keep = pa.array(taken)
-            columns = [pc.if_else(keep, c, pa.scalar(None, c.type)) for c in columns]
+        if len(parts) == 1:
+            return Parsed(parts[0], malformed)
+        order = pa.array(np.argsort(np.concatenate(rows)))
+        columns = [pa.concat_arrays(each).take(order) for each in zip(*parts, strict=True)]
         return Parsed(columns, malformed)
 
-    def _column(
+    def _of_schema(
         self,
-        field: AvroField,
-        numbers: np.ndarray,
-        lengths: np.ndarray,
-        there: np.ndarray,
-        data: np.ndarray,
-    ) -> tuple[pa.Array, dict[int, str]]:
-        """One field's column, and which of its rows are wrong after all."""
-        kind, absent = field.type, ~there
-        if field.kind == kernels.NULL:
-            return pa.nulls(len(numbers), kind), {}
-        if field.symbols:
-            places = pa.array(numbers.astype(np.int32), pa.int32(), mask=absent)
-            return pc.take(pa.array(field.symbols, pa.string()), places), {}
-        if pa.types.is_decimal(kind):
-            return _decimals(numbers, np.where(there, lengths, 1), absent, data, kind)
-        if field.kind in (kernels.TEXT, kernels.FIXED):
-            return _texts(numbers, np.where(there, lengths, 0), absent, data, kind)
-        if field.kind == kernels.BOOLEAN:
-            return pa.array(numbers != 0, mask=absent), {}
-        if field.kind == kernels.FLOAT:
-            floats = numbers.astype(np.uint32).view(np.float32)
-            return pa.array(floats, mask=absent), {}
-        if field.kind == kernels.DOUBLE:
-            return pa.array(numbers.view(np.float64), mask=absent), {}
-        numbers = numbers // field.divisor
-        most = np.iinfo(np.int64).max // field.factor
-        out = (numbers > most) | (numbers < -most)  # `abs` has none of the least int64
-        beyond = there & out if field.factor > 1 else np.zeros(0, bool)
-        wrong = {row: f"{numbers[row]} is not a time" for row in np.flatnonzero(beyond).tolist()}
-        if wrong:
-            numbers = np.where(beyond, 0, numbers)
-        numbers = numbers * field.factor
-        storage = pa.int32() if kind in (pa.int32(), pa.date32()) else pa.int64()
-        return pa.array(numbers.astype(storage.to_pandas_dtype()), mask=absent).cast(kind), wrong
-
-    def _why(self, why: int, field: int) -> str:
-        if why == kernels.LEFT:
-            return "bytes are left behind the last field: is it another schema's?"
-        if why == kernels.HEADER:
-            return f"it does not begin with 0 and the schema's number {self._header}"
-        problems = {
-            kernels.CUT: "the record ends within it",
-            kernels.BRANCH: "no such branch of the union",
-            kernels.RANGE: "the number is beyond its type",
-            kernels.SYMBOL: "no such symbol of the enum",
-            kernels.LENGTH: "a length below 0",
+        fields: tuple[AvroField, ...],
+        whole: np.ndarray,
+        at: np.ndarray,
+        rows: np.ndarray,
+        skip: int,
+    ) -> Parsed:
+        """The columns of those rows, which one schema wrote, in order."""
+        n = len(rows)
+        shape = len(fields), n
+        kinds = np.array([f.kind for f in fields], np.uint8)
+        nulls = np.array([f.null for f in fields], np.int8)
+        sizes = np.array([f.size for f in fields], np.int64)
+        numbers, lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
+        valid, why, where = np.zeros(shape, np.uint8), np.zeros(n, np.uint8), np.zeros(n, np.int32)
+        kernels.read_records(
+            whole, at, rows, skip, kinds, nulls, sizes, numbers, lengths, valid, why, where
+        )
+        malformed = {
+            row: _why(int(why[row]), fields[where[row]].name)
+            for row in np.flatnonzero(why).tolist()
         }
-        return f"column '{self._fields[field].name}': {problems[why]}"
+        taken = np.ones(n, bool)
+        taken[list(malformed)] = False
+        columns: dict[str, pa.Array] = {}
+        for f, field in enumerate(fields):
+            there = (valid[f] != 0) & taken
+            columns[field.name], wrong = _column(field, numbers[f], lengths[f], there, whole)
+            for row, problem in wrong.items():
+                malformed.setdefault(row, f"column '{field.name}': {problem}")
+        for name, default in self._defaults.items():
+            if name not in columns and default is not None:
+                columns[name] = pa.repeat(default, n)
+        if malformed:  # null in all columns, also where it was found in one
+            taken[list(malformed)] = False
+            keep = pa.array(taken)
+            columns = {
+                name: pc.if_else(keep, c, pa.scalar(None, c.type)) for name, c in columns.items()
+            }
+        absent = pa.nulls(n)
+        fitted = [(columns.get(field.name, absent), field.type) for field in self._columns]
+        return Parsed([c if c.type == t else c.cast(t, safe=False) for c, t in fitted], malformed)
+
+    def _no_schema(self, number: int) -> str:
+        known = " or ".join(map(str, sorted(self._schemas)))
+        if number < 0:
+            return f"it does not begin with 0 and the schema's number, {known}"
+        return f"its schema's number is {number}, not {known}: give {ENTRY} that schema, too"
+
+
+def _column(
+    field: AvroField,
+    numbers: np.ndarray,
+    lengths: np.ndarray,
+    there: np.ndarray,
+    data: np.ndarray,
+) -> tuple[pa.Array, dict[int, str]]:
+    """One field's column, and which of its rows are wrong after all."""
+    kind, absent = field.type, ~there
+    if field.kind == kernels.NULL:
+        return pa.nulls(len(numbers), kind), {}
+    if field.symbols:
+        places = pa.array(numbers.astype(np.int32), pa.int32(), mask=absent)
+        return pc.take(pa.array(field.symbols, pa.string()), places), {}
+    if pa.types.is_decimal(kind):
+        return _decimals(numbers, np.where(there, lengths, 1), absent, data, kind)
+    if field.kind in (kernels.TEXT, kernels.FIXED):
+        return _texts(numbers, np.where(there, lengths, 0), absent, data, kind)
+    if field.kind == kernels.BOOLEAN:
+        return pa.array(numbers != 0, mask=absent), {}
+    if field.kind == kernels.FLOAT:
+        floats = numbers.astype(np.uint32).view(np.float32)
+        return pa.array(floats, mask=absent), {}
+    if field.kind == kernels.DOUBLE:
+        return pa.array(numbers.view(np.float64), mask=absent), {}
+    numbers = numbers // field.divisor
+    most = np.iinfo(np.int64).max // field.factor
+    out = (numbers > most) | (numbers < -most)  # `abs` has none of the least int64
+    beyond = there & out if field.factor > 1 else np.zeros(0, bool)
+    wrong = {row: f"{numbers[row]} is not a time" for row in np.flatnonzero(beyond).tolist()}
+    if wrong:
+        numbers = np.where(beyond, 0, numbers)
+    numbers = numbers * field.factor
+    storage = pa.int32() if kind in (pa.int32(), pa.date32()) else pa.int64()
+    return pa.array(numbers.astype(storage.to_pandas_dtype()), mask=absent).cast(kind), wrong
+
+
+def _why(why: int, name: str) -> str:
+    if why == kernels.LEFT:
+        return "bytes are left behind the last field: is it another schema's?"
+    problems = {
+        kernels.CUT: "the record ends within it",
+        kernels.BRANCH: "no such branch of the union",
+        kernels.RANGE: "the number is beyond its type",
+        kernels.SYMBOL: "no such symbol of the enum",
+        kernels.LENGTH: "a length below 0",
+    }
+    return f"column '{name}': {problems[why]}"
 
 
 def _decimals(

@@ -9,7 +9,7 @@ from muntin.summaries.kernels import bare, inlined
 BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, ENUM, FIXED, NULL = range(9)
 ALONE = 2  # the null branch of a union of one type: none
 # why a record is malformed
-CUT, LEFT, BRANCH, RANGE, SYMBOL, LENGTH, HEADER = range(1, 8)
+CUT, LEFT, BRANCH, RANGE, SYMBOL, LENGTH = range(1, 7)
 HEADER_BYTES = 5  # of the registry: 0, and the schema's number as four bytes
 _VARINT_BYTES_MAX = 10
 
@@ -33,26 +33,30 @@ def _varint(data, at, end):
 
 
 @bare()
-def read_records(data, offsets, header, kinds, nulls, sizes, numbers, lengths, valid, why, where):
-    """Field f of record i: `numbers[f, i]` (a number, its bits, or where its bytes begin),
-    `lengths[f, i]` of bytes, `valid[f, i]`. `why[i]` is 0, or why not, and `where[i]` the field.
-
-    `nulls[f]` is the branch of a union that is null, -1 without one; `header` the schema's number
-    in front of each, -1 without one.
-    """
+def schema_numbers(data, offsets, numbers):
+    """The number in front of each value; -1 where there is none."""
     for i in range(offsets.shape[0] - 1):
-        at, end = types.intp(offsets[i]), types.intp(offsets[i + 1])
-        if header >= 0:
-            if end - at < HEADER_BYTES or data[at] != 0:
-                why[i] = HEADER
-                continue
+        at = types.intp(offsets[i])
+        numbers[i] = -1
+        if types.intp(offsets[i + 1]) - at >= HEADER_BYTES and data[at] == 0:
             number = types.int64(0)
             for b in range(1, HEADER_BYTES):
                 number = number << 8 | types.int64(data[at + b])
-            if number != header:
-                why[i] = HEADER
-                continue
-            at += HEADER_BYTES
+            numbers[i] = number
+
+
+@bare()
+def read_records(
+    data, offsets, rows, skip, kinds, nulls, sizes, numbers, lengths, valid, why, where
+):
+    """Field f of record `rows[i]`: `numbers[f, i]` (a number, its bits, or where its bytes begin),
+    `lengths[f, i]` of bytes, `valid[f, i]`. `why[i]` is 0, or why not, and `where[i]` the field.
+
+    `nulls[f]` is the branch of a union that is null, -1 without one; `skip` the bytes in front.
+    """
+    for i in range(rows.shape[0]):
+        at = types.intp(offsets[rows[i]]) + skip
+        end = types.intp(offsets[rows[i] + 1])
         for f in range(kinds.shape[0]):
             kind = kinds[f]
             if nulls[f] >= 0:

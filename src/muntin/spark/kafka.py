@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from muntin.errors import SourceError
 from muntin.kinds.columns import in_backticks
-from muntin.spark.avro import AvroValues, arrow_schema, avro_fields
+from muntin.spark.avro import AvroValues, arrow_schema, avro_schemas
 from muntin.spark.ddl import declared, spelled
 from muntin.spark.partials import CORRUPT_COLUMN, REJECTED_KEPT_MAX, WHY_COLUMN, Placed
 from muntin.spark.places import FILE, reader_of_files
@@ -116,10 +116,10 @@ def _value(pipeline: Pipeline) -> Any:
 def _format(value: ValueSpec) -> tuple[pa.Schema, Callable[[], JsonValues | AvroValues]]:
     """The columns of values, and what makes their parser in a worker."""
     if value.format == "avro":
-        fields = avro_fields(value.schema_)
-        schema, parser = arrow_schema(fields), partial(AvroValues, fields, value.schema_id)
+        schemas = avro_schemas(value.schema_)
+        schema, parser = arrow_schema(schemas), partial(AvroValues, schemas)
     else:
-        schema = value_schema(value.schema_)
+        schema = value_schema(str(value.schema_))
         parser = partial(JsonValues, schema)
     if own := next((name for name in schema.names if name.startswith("_muntin_")), None):
         raise SourceError(f"source.value.schema: column '{own}' has a name of Muntin's own columns")
