@@ -125,11 +125,24 @@ def check_ladder(pane: int, rungs: Sequence[int]) -> None:
             )
 
 
+def _value_schema(given: Any) -> Any:
+    """One message in place of those of each type that it may have."""
+    by_number = given if isinstance(given, Mapping) else {}
+    if not isinstance(given, str) and not (by_number and all(
+        str(number).isdecimal() and int(number) < 1 << 32 and isinstance(one, str)
+        for number, one in by_number.items()
+    )):  # fmt: skip
+        raise ValueError(
+            f"takes text, or text by the numbers of a registry, {{12: orders.avsc}}, not {given!r}"
+        )
+    return given
+
+
 class ValueSpec(Strict):
     """What the values of Kafka's records hold; workers parse them in bulk."""
 
     format: Literal["json", "avro"] = "json"
-    schema_: str | dict[Annotated[int, Field(ge=0, lt=1 << 32)], str] = Field(
+    schema_: Annotated[str | dict[int, str], BeforeValidator(_value_schema)] = Field(
         alias="schema",
         description="json: its columns as SQL DDL; avro: Avro's JSON, or the path of such a file, "
         "or several of these by the numbers that a registry gave them",
@@ -137,8 +150,8 @@ class ValueSpec(Strict):
 
     @model_validator(mode="after")
     def _of_avro(self) -> Self:
-        if not isinstance(self.schema_, str) and (self.format != "avro" or not self.schema_):
-            raise ValueError("schema: one by number are schemas of format: avro, {12: orders.avsc}")
+        if not isinstance(self.schema_, str) and self.format != "avro":
+            raise ValueError(f"schema: by number is for format: avro, not {self.format}")
         return self
 
 

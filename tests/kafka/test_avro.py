@@ -244,11 +244,19 @@ def test_a_name_is_that_of_its_namespace():
 def test_a_schema_may_be_a_file_and_its_number_is_avros(tmp_path):
     (tmp_path / "s.avsc").write_text(SHORT)
     assert arrow_schema(avro_schemas(str(tmp_path / "s.avsc"))).names == ["n"]
-    for value in (
-        {"format": "json", "schema": {7: "n int"}}, {"format": "avro", "schema": {}}
-    ):  # fmt: skip
-        with pytest.raises((ValueError, SpecError), match="schema: one by number are schemas of"):
+    for value, said in (
+        ({"format": "json", "schema": {7: "n int"}}, "schema: by number is for format: avro"),
+        *(
+            ({"format": "avro", "schema": wrong}, r"takes text, or text by the numbers of a regis")
+            for wrong in ({}, {-1: SHORT}, {2**32: SHORT}, {"x": SHORT}, {1: 2}, [SHORT], 7)
+        ),
+    ):
+        with pytest.raises((ValueError, SpecError), match=said):
             SourceSpec.model_validate({"format": "kafka", "value": value})
+    stored = SourceSpec.model_validate(
+        {"format": "kafka", "value": {"format": "avro", "schema": {7: SHORT}}}
+    )
+    assert SourceSpec.model_validate_json(stored.model_dump_json(by_alias=True)) == stored
 
 
 VERSIONS = {
