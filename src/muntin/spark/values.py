@@ -73,6 +73,7 @@ class JsonValues:
 
     def parse(self, values: pa.Array) -> Parsed:
         """Columns of `values` (binary), row by row; what is null there is malformed."""
+        values = _without_number(values)
         malformed: dict[int, str] = {}
         pieces: list[pa.RecordBatch] = []
         rows_at_once = len(values)
@@ -148,6 +149,14 @@ class JsonValues:
                 kind = "date" if pa.types.is_date(wanted.type) else "time"
                 return f"column '{wanted.name}': {_shown(row[wanted.name])} is not a {kind}"
         return "the record does not parse"
+
+
+def _without_number(values: pa.Array) -> pa.Array:
+    """Values without the bytes that a schema registry has put in front: 0, and four of a number."""
+    has_number = pc.starts_with(values, b"\0")  # no JSON begins with it
+    if not pc.any(has_number).as_py():
+        return values
+    return pc.if_else(has_number, pc.binary_slice(values, 5), values)
 
 
 def _joined(values: pa.Array) -> pa.Buffer | None:
