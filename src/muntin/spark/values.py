@@ -22,6 +22,7 @@ import pyarrow.json as pj
 
 from muntin.arrow import is_sound, pc
 from muntin.errors import SourceError
+from muntin.spark.avro_kernels import HEADER_BYTES
 from muntin.spark.ddl import TYPES, UNKNOWN, declared, spelled
 from muntin.spark.event_time import ABSENT, event_times
 from muntin.summaries.indicators import DIGITS_MAX
@@ -153,10 +154,17 @@ class JsonValues:
 
 def _without_number(values: pa.Array) -> pa.Array:
     """Values without the bytes that a schema registry has put in front: 0, and four of a number."""
-    has_number = pc.starts_with(values, b"\0")  # no JSON begins with it
-    if not pc.any(has_number).as_py():
+    if not pc.any(pc.starts_with(values, b"\0")).as_py():  # no JSON begins with it
         return values
-    return pc.if_else(has_number, pc.binary_slice(values, 5), values)
+    whole, at = text_buffers(values.cast(pa.binary()))
+    n, sizes = len(values), np.diff(at)
+    has_number = (sizes > 0) & (whole[np.minimum(at[:-1], len(whole) - 1)] == 0)
+    cuts = np.repeat(at, 2)[:-1]  # Arrow 26 fails to slice without an end
+    cuts[1::2] += np.where(has_number, np.minimum(sizes, HEADER_BYTES), 0)
+    halves = pa.Array.from_buffers(
+        pa.binary(), 2 * n, [None, pa.py_buffer(cuts), pa.py_buffer(whole)]
+    )
+    return pc.if_else(values.is_valid(), halves.take(pa.array(np.arange(1, 2 * n, 2))), None)
 
 
 def _joined(values: pa.Array) -> pa.Buffer | None:
