@@ -659,6 +659,36 @@ def test_a_sum_beyond_int64_is_of_the_type_that_the_catalog_says(binary):
     feeder.close()
 
 
+def test_the_catalog_says_the_types_of_the_window_that_is_set():
+    """pandas' read_sql_table took bigint from it, of the open window, and made -2^63 of sums over
+    all; DuckDB could not read them. A sum that outgrew 64 bits later stayed bigint."""
+    ledger = temporary()
+    feeder = Feeder(ledger)
+    feeder.rows([(second, "a", 1, 1, 2**62) for second in range(0, 300, 100)])
+    types = (
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute JOIN pg_class "
+        "ON attrelid = pg_class.oid WHERE relname = 'orders(driver)' AND attname = 'fare'"
+    )
+    with Server(ledger, port=0, postgres="127.0.0.1:0") as server:
+        options = "-c muntin.window=ALL"
+        engine = sa.create_engine(
+            server.postgres_url.replace("postgresql:", "postgresql+psycopg:"),
+            connect_args={"options": options},
+        )
+        (fare,) = pd.read_sql_table("orders(driver)", engine)["fare"]
+        assert fare == 3 * 2**62
+        engine.dispose()
+        with (
+            psycopg.connect(server.postgres_url) as plain,
+            psycopg.connect(server.postgres_url, options=options) as whole,
+        ):
+            assert answered(plain, types) == [("bigint",)]
+            assert answered(whole, types) == [("numeric(38,0)",)]
+            feeder.rows([(second, "a", 1, 1, 2**62) for second in range(300, 304)])
+            until(lambda: answered(plain, types) == [("numeric(38,0)",)])
+    feeder.close()
+
+
 psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 

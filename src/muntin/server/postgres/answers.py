@@ -92,35 +92,44 @@ class PostgresAnswers:
             self._known = infos, relations(*infos)
         known = self._known[1]
         if is_catalog(text, known):
-            return self._catalog.sql(text, known), []
+            return self._catalog.sql(text, known, window), []
         try:
             if is_plain(text):
                 return self._reader.engine.sql(text, wide=True), []
             edited, more = rewritten(text, known)
             try:
-                default = None if window == OPEN else window
-                result = self._reader.engine.sql(edited.text, window=default, wide=True)
+                result = self._run(edited.text, window)
             except SelectError as error:
                 raise error.moved(edited.before) from None
         except SelectError as refused:
-            return self._told(text, known, refused), []
+            return self._told(text, known, window, refused), []
         return result, [said_of(result), *(note.message for note in result.notes), *more]
 
-    def _told(self, text: str, known: Mapping[str, ShownTable], refused: SelectError) -> Result:
+    def _told(
+        self,
+        text: str,
+        known: Mapping[str, ShownTable],
+        window: ForClause,
+        refused: SelectError,
+    ) -> Result:
         """What SELECT does not know (`version()`, `'orders'::regclass`, `FROM current_schema()`), a
         client asks the catalog. Raises SelectError: what SELECT said."""
         if refused.code in _NOT_SELECTS:
             with contextlib.suppress(SelectError):
-                return self._catalog.sql(text, known)
+                return self._catalog.sql(text, known, window)
         raise refused from None
 
-    def _columns_of(self, relation: ShownTable) -> Columns:
+    def _run(self, text: str, window: ForClause) -> Result:
+        default = None if window == OPEN else window
+        return self._reader.engine.sql(text, window=default, wide=True)
+
+    def _columns_of(self, relation: ShownTable, window: ForClause) -> Columns:
         """Names and types, of a trend those of its newest results; none where the ledger cannot
         say."""
         try:
             clause = self._reader.newest(relation.source, _RESULTS)
             text = f"SELECT * FROM {relation.ask} {clause} LIMIT 0"  # noqa: S608
-            table = self._reader.engine.sql(text, wide=True).table
+            table = self._run(text, window).table
         except MuntinError:
             return ()
         return tuple(zip(table.schema.names, table.schema.types, strict=True))

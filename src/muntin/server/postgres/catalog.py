@@ -4,6 +4,7 @@ The tables are Arrow's, made of what there is to ask. A client's statement is tr
 written from its tree runs in a locked-down DuckDB of its own: the text reaches nothing.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
+from muntin.select.catalog import OPEN, ForClause
 from muntin.select.database import Database, DatabaseError
 from muntin.select.limits import Limits
 from muntin.select.result import Result
@@ -27,6 +29,9 @@ _LIMITS = Limits(
     cache_bytes=1 << 20,
     concurrent=2,
 )
+_TYPED = ("pg_attribute", "information_schema.columns")
+_TYPING_SECONDS = 3.0  # of a window; tables that are left then have the types of the open one
+_KEPT_SECONDS = 5.0  # sums may have outgrown 64 bits meanwhile
 
 
 def is_catalog(text: str, known: Mapping[str, ShownTable]) -> bool:
@@ -54,20 +59,23 @@ def is_plain(text: str) -> bool:
 
 
 class PostgresCatalog:
-    """Answers; thread-safe. `columns_of`: (Relation) -> names and Arrow types of its columns."""
+    """Answers; thread-safe. `columns_of`: (table, window) -> names and Arrow types of its
+    columns: whether sums are of 64 bits depends on the window, and on what comes."""
 
-    def __init__(self, columns_of: Callable[[ShownTable], Columns]) -> None:
+    def __init__(self, columns_of: Callable[[ShownTable, ForClause], Columns]) -> None:
         self._columns_of = columns_of
         self._database = Database(_LIMITS)
-        self._made: tuple[Any, dict[str, pa.Table]] | None = None
+        self._made: dict[bool, tuple[Any, float, dict[str, pa.Table]]] = {}
 
-    def sql(self, text: str, known: Mapping[str, ShownTable]) -> Result:
-        """The answer to a statement. Raises SelectError."""
-        tables = self._tables(known)
+    def sql(self, text: str, known: Mapping[str, ShownTable], window: ForClause) -> Result:
+        """The answer to a statement; `window`: of tables without a clause. Raises SelectError."""
+        tables = self._tables(known, OPEN)
         classes = tables["pg_class"].select(["relname", "oid"]).to_pylist()
         oids = {one["relname"]: one["oid"] for one in classes}
         statement = translated(text, tables, oids)
         used = [table for table in statement.find_all(exp.Table) if table.name in tables]
+        if window != OPEN and any(table.name in _TYPED for table in used):
+            tables = self._tables(known, window)
         read = [tables[table.name] for table in used]
         for table in used:
             alias = exp.to_identifier(table.alias or table.name, quoted=True)
@@ -88,15 +96,18 @@ class PostgresCatalog:
             ) from None
         return Result(found, (), None, 0, True, {}, (), 0, False, 0.0)
 
-    def _tables(self, known: Mapping[str, ShownTable]) -> dict[str, pa.Table]:
-        key = tuple(known.values())
-        made = self._made
-        if made is None or made[0] != key:
-            columns = {name: self._columns_of(relation) for name, relation in known.items()}
-            tables = catalog_tables(known, columns)
+    def _tables(self, known: Mapping[str, ShownTable], window: ForClause) -> dict[str, pa.Table]:
+        key, is_open, began = (tuple(known.values()), window), window == OPEN, time.monotonic()
+        made = self._made.get(is_open)
+        if made is None or made[0] != key or began > made[1]:
+            columns: dict[str, Columns] = {}
+            for name, relation in known.items():
+                in_time = time.monotonic() - began < _TYPING_SECONDS
+                columns[name] = self._columns_of(relation, window if in_time else OPEN)
+            until = time.monotonic() + _KEPT_SECONDS
+            made = key, until, catalog_tables(known, columns)
             complete = all(columns.values()) and not any(
                 pa.types.is_null(kind) for each in columns.values() for _, kind in each
             )
-            made = (key if complete else None, tables)
-            self._made = made
-        return made[1]
+            self._made[is_open] = made if complete else (None, *made[1:])
+        return made[2]
