@@ -334,14 +334,9 @@ def shrinks(memory: float, rolled_up: float) -> bool:
 
 
 def memory_rolled_up(parts: Sequence[tuple[Sequence[Segment], int]]) -> tuple[float, float]:
-    """Bytes of memory of what a slice is made of, and of the slice, about.
-
-    Of a table of many keys, those with the lowest hashes stand for all: a thousand tell enough.
-
-    Parameters
-    ----------
-    parts : (segments, how many of their slices make one) of each length
-    """
+    """Bytes of memory of what a slice is made of, and of the slice, about. Of a table of many keys,
+    those with the lowest hashes stand for all: a thousand tell enough. `parts`: (segments, how many
+    of their slices make one) of each length."""
     memory = rolled_up = 0.0
     for by in {t.name(s.algebra) for found, _ in parts for s in found for t in s.tables}:
         of_key = [([one for s in found if (one := s.only(by))], step) for found, step in parts]

@@ -51,13 +51,8 @@ PIPELINE: dict[str, Any] = {
 
 
 def flights() -> pa.Table:
-    """336,776 flights: time timestamp[us, UTC] (scheduled), keys, indicators int64.
-
-    Raises
-    ------
-    SourceError
-        The package that holds them is not installed.
-    """
+    """336,776 flights: time timestamp[us, UTC] (scheduled), keys, indicators int64. Raises
+    SourceError: the package that holds them is not installed."""
     table = _departures()
     minutes = table["minute"].to_numpy() * 60_000_000
     times = table["time_hour"].cast(pa.int64()).to_numpy() + minutes

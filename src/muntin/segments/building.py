@@ -217,13 +217,8 @@ def _renumbered(states: States, to: np.ndarray) -> States:
 
 def subtract(whole: Segment, part: Segment) -> Segment:
     """The events of `whole` that are not in `part`, slice by slice: a merge with less than nothing.
-
-    Raises
-    ------
-    IncompatibleSummary
-        The kind cannot, or `part` holds what `whole` does not. A limit hides which keys are in
-        the rest, so that there is nothing to subtract with one.
-    """
+    Raises IncompatibleSummary: the kind cannot, or `part` holds what `whole` does not. A limit
+    hides which keys are in the rest, so that there is nothing to subtract with one."""
     algebra = whole.algebra
     if algebra != part.algebra or whole.limit is not None:
         raise IncompatibleSummary("only segments of the same parameters, without a limit, subtract")

@@ -66,13 +66,7 @@ class Index:
 
 
 def encode(segment: Segment) -> bytes:
-    """The bytes of a segment.
-
-    Raises
-    ------
-    BadArgument
-        It is larger than what is read at once.
-    """
+    """The bytes of a segment. Raises BadArgument: it is larger than what is read at once."""
     index, rest = StreamWriter(), StreamWriter()
     index.numbers(_steps(segment.slices))
     index.numbers(segment.events)

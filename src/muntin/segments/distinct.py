@@ -43,13 +43,8 @@ class DistinctCount:
 
 @dataclass(frozen=True)
 class DistinctItems(Algebra):
-    """The number of different items. `fold` takes their column.
-
-    Parameters
-    ----------
-    lg_k : int
-        Logarithm of the number of registers, 4 to 21.
-    """
+    """The number of different items. `fold` takes their column. `lg_k` (int): logarithm of the
+    number of registers, 4 to 21."""
 
     lg_k: int = 12
 

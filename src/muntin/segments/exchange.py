@@ -33,13 +33,8 @@ VALUES_MAX = 1 << 40  # of one sketch that others made, so that a million of the
 
 
 def sketch_bytes(algebra: Algebra, table: Table) -> Iterator[bytes]:
-    """Each row of a table as the bytes of a sketch, without its nulls.
-
-    Raises
-    ------
-    BadArgument
-        DataSketches has no sketch for this kind, or not for this type of values.
-    """
+    """Each row of a table as the bytes of a sketch, without its nulls. Raises BadArgument:
+    DataSketches has no sketch for this kind, or not for this type of values."""
     check_exchanged(algebra)
     if isinstance(algebra, Quantiles):
         return _of_quantiles(algebra, table)
@@ -110,14 +105,9 @@ def _lists_of(table: Table, name: str, dtype: str | None = None) -> list[np.ndar
 
 
 def kll_parts(data: Any, k: int, dtype: str) -> datasketches_kll.Parts:
-    """The parts of KLL bytes that rows of this k and dtype can take.
-
-    Raises
-    ------
-    CorruptSummary
-        Other bytes, another k, a sketch into which one of a lower k was merged, or more values
-        than `VALUES_MAX`.
-    """
+    """The parts of KLL bytes that rows of this k and dtype can take. Raises CorruptSummary: other
+    bytes, another k, a sketch into which one of a lower k was merged, or more values than
+    `VALUES_MAX`."""
     parts = datasketches_kll.decode(data, dtype)
     if parts.count > VALUES_MAX:
         raise CorruptSummary(f"KLL: of {parts.count:,} values; at most {VALUES_MAX:,} are merged")
@@ -128,13 +118,8 @@ def kll_parts(data: Any, k: int, dtype: str) -> datasketches_kll.Parts:
 
 
 def hll_registers(data: Any, lg_k: int) -> np.ndarray:
-    """The registers of HLL bytes of this precision: uint8[2**lg_k].
-
-    Raises
-    ------
-    CorruptSummary
-        Other bytes, or another precision.
-    """
+    """The registers of HLL bytes of this precision: uint8[2**lg_k]. Raises CorruptSummary: other
+    bytes, or another precision."""
     registers = datasketches_hll.read(data) << 2
     if len(registers) != 1 << lg_k:
         raise CorruptSummary(f"HLL sketch: of lg_k {len(registers).bit_length() - 1}, not {lg_k}")

@@ -25,12 +25,7 @@ _READ_IN_PLACE = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()
 
 def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Number of each row's item (of a null: any), and the different items, as `as_items` has them.
-
-    Raises
-    ------
-    BadArgument
-        Floats, lists and other values that are no items.
-    """
+    Raises BadArgument: floats, lists and other values that are no items."""
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= len(column):
             codes, used = used_values(column)
@@ -58,13 +53,8 @@ def item_numbers(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def asked_items(items: Sequence[Any]) -> pa.Array:
-    """The items of a question as a column.
-
-    Raises
-    ------
-    BadArgument
-        They are of several types, or of none that items have.
-    """
+    """The items of a question as a column. Raises BadArgument: they are of several types, or of
+    none that items have."""
     beyond = any(type(item) is int and item >= 1 << 63 for item in items)
     try:
         return pa.array(list(items), pa.uint64() if beyond else None)

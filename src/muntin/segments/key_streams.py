@@ -64,13 +64,8 @@ def read_keys(
     texts: Mapping[str, Texts],
     left: int,
 ) -> Keys:
-    """What `write_keys` wrote of `size` keys.
-
-    Raises
-    ------
-    CorruptSummary
-        Keys that cannot be, or more than `left` bytes of them.
-    """
+    """What `write_keys` wrote of `size` keys. Raises CorruptSummary: keys that cannot be, or more
+    than `left` bytes of them."""
     if not names:
         if size != 1:
             raise CorruptSummary(f"segment: {size} empty keys")
@@ -117,13 +112,8 @@ def _read_key_column(
 def read_text(
     reader: StreamReader, kind: pa.DataType, sizes: np.ndarray, mask: Any, left: int
 ) -> pa.Array:
-    """What `write_text` wrote: texts or bytes of these sizes, null where `mask` says so.
-
-    Raises
-    ------
-    CorruptSummary
-        A size that cannot be, more than `left` bytes, or text that is not UTF-8.
-    """
+    """What `write_text` wrote: texts or bytes of these sizes, null where `mask` says so. Raises
+    CorruptSummary: a size that cannot be, more than `left` bytes, or text that is not UTF-8."""
     starts = laid_out(sizes, left)
     if starts is None:
         raise CorruptSummary("segment: the length of a key is impossible")

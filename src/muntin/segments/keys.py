@@ -107,13 +107,8 @@ class Encoded:
         self._codes: dict[str, tuple[np.ndarray, pa.Array]] = {}
 
     def keys(self, names: tuple[str, ...], rows: int) -> tuple[Keys, np.ndarray]:
-        """The different keys of some columns, and the number of each row's: int64[rows].
-
-        Raises
-        ------
-        BadArgument
-            A column is missing, or of a type that cannot be a key.
-        """
+        """The different keys of some columns, and the number of each row's: int64[rows]. Raises
+        BadArgument: a column is missing, or of a type that cannot be a key."""
         if not names:
             return NO_KEY, np.zeros(rows, np.int64)
         parts = [self._column(name) for name in names]
@@ -273,13 +268,8 @@ def _by_value(columns: Sequence[pa.Array], hashes: np.ndarray) -> np.ndarray:
 
 
 def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
-    """The keys of all parts, which have the same names, and the new numbers of each part's.
-
-    Raises
-    ------
-    IncompatibleSummary
-        A column has another type in another part.
-    """
+    """The keys of all parts, which have the same names, and the new numbers of each part's. Raises
+    IncompatibleSummary: a column has another type in another part."""
     first = parts[0]
     if all(part is first for part in parts) or (
         all(len(part) == len(first) for part in parts) and all(first.equals(p) for p in parts)

@@ -37,12 +37,7 @@ def hash_range(shard: int) -> tuple[int, int]:
 
 def split(segment: Segment, shards: int) -> list[Segment]:
     """The shards of a segment that have rows, and the first; the rest of the keys in the last.
-
-    Parameters
-    ----------
-    shards : int
-        A power of two, 1 ... `SHARDS_MAX`; 1 cuts nothing.
-    """
+    `shards` (int): a power of two, 1 ... `SHARDS_MAX`; 1 cuts nothing."""
     if shards == 1 or segment.shard != WHOLE_KEYS:
         return [segment]
     parts: list[list[Table]] = [[] for _ in range(shards)]

@@ -92,13 +92,8 @@ class Texts:
     def column(
         self, codes: np.ndarray, nulls: np.ndarray | None, left: int
     ) -> tuple[pa.Array, np.ndarray]:
-        """The texts of these numbers, and their hashes: uint64[n].
-
-        Raises
-        ------
-        CorruptSummary
-            A number that no text has, or more than `left` bytes.
-        """
+        """The texts of these numbers, and their hashes: uint64[n]. Raises CorruptSummary: a number
+        that no text has, or more than `left` bytes."""
         size = len(self._values)
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < size:
             raise CorruptSummary(f"segment: a key is none of its {size} texts")

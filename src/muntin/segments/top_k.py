@@ -64,12 +64,7 @@ class WeightOf:
 @dataclass(frozen=True)
 class TopItems(Algebra):
     """The heaviest items. `fold` takes their column and, if they are weighed, weights in int64.
-
-    Parameters
-    ----------
-    capacity : int
-        Every item heavier than total / (capacity + 1) is kept.
-    """
+    `capacity` (int): every item heavier than total / (capacity + 1) is kept."""
 
     capacity: int = 1000
 
