@@ -396,15 +396,8 @@ def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[
 def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> ClosingWindow:
     assert merged.segment is not None  # noqa: S101 (a window that closes holds events)
     window = ClosedWindow(
-        summary=layout.name,
-        start=boundary.start,
-        end=boundary.end,
-        reason=boundary.reason,
-        revision=0,
-        overflowed=boundary.overflowed,
-        events=merged.events,
-        late=merged.late,
-        fill=layout.spec.fill(merged.segment),
-        closed_at=0,
-    )
+        summary=layout.name, start=boundary.start, end=boundary.end, reason=boundary.reason,
+        revision=0, overflowed=boundary.overflowed, events=merged.events, late=merged.late,
+        fill=layout.spec.fill(merged.segment), closed_at=0,
+    )  # fmt: skip
     return ClosingWindow(window, merged)

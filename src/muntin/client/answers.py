@@ -103,13 +103,9 @@ def error_of(about: Mapping[str, Any], statement: str | None) -> MuntinError:
         return LedgerError(message)
     if statement is not None and code not in NO_FAULT_OF_A_STATEMENT:
         return SelectError(
-            message,
-            code=code,
-            text=statement,
-            position=about.get("position", 0),
-            length=about.get("length", 0),
-            remedy=remedy,
-        )
+            message, code=code, text=statement, position=about.get("position", 0),
+            length=about.get("length", 0), remedy=remedy,
+        )  # fmt: skip
     return ServerError(f"{message}; {remedy}" if remedy else message, code)
 
 

@@ -199,15 +199,10 @@ class PeriodicSpec(SummarySpec):
     def _calm(self) -> HyperCalm:
         mean = self.k / self.shards  # and six deviations: the k highest fall on shards by chance
         return summaries.HyperCalm(
-            self.memory // self.shards,
-            self.gap,
-            self.interval_unit,
-            min(self.k, math.ceil(mean + 6 * math.sqrt(mean))),
-            consecutive=self.consecutive,
-            batch_size=self.batch_size,
-            resolution=self.resolution,
-            item_bytes=self.item_bytes,
-        )
+            self.memory // self.shards, self.gap, self.interval_unit,
+            min(self.k, math.ceil(mean + 6 * math.sqrt(mean))), consecutive=self.consecutive,
+            batch_size=self.batch_size, resolution=self.resolution, item_bytes=self.item_bytes,
+        )  # fmt: skip
 
 
 def _text(column: pa.Array) -> pa.Array:

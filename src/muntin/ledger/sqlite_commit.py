@@ -63,16 +63,12 @@ def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record]
         _store_rejected(connection, record, rejected, now)
         _mark(connection, mine, batch, ranges)
         record.update(
-            query_id=batch.query_id,
-            watermark=newer(watermark, batch.watermark),
+            query_id=batch.query_id, watermark=newer(watermark, batch.watermark),
             max_event_time=newer(record["max_event_time"], batch.max_event_time),
-            batches=record["batches"] + 1,
-            read=record["read"] + batch.read,
-            counted=record["counted"] + batch.counted,
-            late=record["late"] + late,
-            rejected=record["rejected"] + batch.rejected_count,
-            committed_at=now,
-        )
+            batches=record["batches"] + 1, read=record["read"] + batch.read,
+            counted=record["counted"] + batch.counted, late=record["late"] + late,
+            rejected=record["rejected"] + batch.rejected_count, committed_at=now,
+        )  # fmt: skip
         connection.put_row(schema.PIPELINES, *record.values())
         return True
 

@@ -257,22 +257,13 @@ class LedgerMoment:
         if read.span is not None:
             covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
         return LoadedWindow(
-            summary=read.summary,
-            covered=covered,
-            stored=covered,
-            watermark=known.info.watermark,
-            revision=0,
-            late=read.late,
-            stale=False,
-            exact=False,
-            proven=False,
+            summary=read.summary, covered=covered, stored=covered, watermark=known.info.watermark,
+            revision=0, late=read.late, stale=False, exact=False, proven=False,
             bounds=spec.bounds_of(read.states),
             uncounted={} if lacking is None else {WHOLE: lacking},
-            notes=() if covered else (_nothing(name, None, None),),
-            token=read.token,
-            like=None,
+            notes=() if covered else (_nothing(name, None, None),), token=read.token, like=None,
             among=None,
-        )
+        )  # fmt: skip
 
     def _span(
         self, known: Known, layout: Layout, window: ForClause, bounds: TimeSpan | None
@@ -422,19 +413,9 @@ def loaded(
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
     return LoadedWindow(
-        summary=segment,
-        covered=covered,
-        stored=stored,
-        watermark=known.info.watermark,
-        revision=revision,
-        late=merged.late,
-        stale=False,
-        exact=spec.is_exact,
+        summary=segment, covered=covered, stored=stored, watermark=known.info.watermark,
+        revision=revision, late=merged.late, stale=False, exact=spec.is_exact,
         proven=segment is not None and spec.proven(segment),
-        bounds={} if segment is None else spec.bounds(segment),
-        uncounted=uncounted,
-        notes=notes,
-        token=merged.token,
-        like=None,
-        among=merged.among,
-    )
+        bounds={} if segment is None else spec.bounds(segment), uncounted=uncounted, notes=notes,
+        token=merged.token, like=None, among=merged.among,
+    )  # fmt: skip

@@ -83,14 +83,10 @@ def _fold(
     if limit is not None:
         found = limited(found, limit, len(keys))
     table = Table(
-        keys=keys,
-        slices=found.slices,
-        starts=found.starts,
-        key=found.keys,
+        keys=keys, slices=found.slices, starts=found.starts, key=found.keys,
         events=frozen(np.diff(found.groups.bounds)),
-        states=algebra.fold(values, found.groups, items),
-        items=items,
-    )
+        states=algebra.fold(values, found.groups, items), items=items,
+    )  # fmt: skip
     return table.with_used_keys()
 
 
@@ -163,13 +159,9 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
         states = algebra.merge(whole.states, groups, whole.items)
         events = sums_of(whole.events, groups)
     table = replace(
-        whole,
-        slices=found.slices,
-        starts=found.starts,
-        key=found.keys,
-        events=frozen(events),
+        whole, slices=found.slices, starts=found.starts, key=found.keys, events=frozen(events),
         states=states,
-    )
+    )  # fmt: skip
     return table.with_used_keys()
 
 

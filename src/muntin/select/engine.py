@@ -303,17 +303,12 @@ def _result(table: pa.Table, reads: list[_LoadedItem], seconds: float) -> Result
     marks = [r.loaded.watermark for r in reads if r.loaded.watermark is not None]
     parts = {(r.window.source, r.window.asked): r.loaded.late for r in reads}
     return Result(
-        table,
-        windows=tuple(r.window for r in reads),
-        watermark=min(marks, default=None),
+        table, windows=tuple(r.window for r in reads), watermark=min(marks, default=None),
         revision=max((r.loaded.revision for r in reads), default=0),
-        exact=all(r.exact for r in reads),
-        bounds=_bounds(reads),
+        exact=all(r.exact for r in reads), bounds=_bounds(reads),
         notes=tuple(dict.fromkeys(note for r in reads for note in r.notes)),
-        late=sum(parts.values()),
-        stale=any(r.loaded.stale for r in reads),
-        seconds=seconds,
-    )
+        late=sum(parts.values()), stale=any(r.loaded.stale for r in reads), seconds=seconds,
+    )  # fmt: skip
 
 
 def _bounds(reads: list[_LoadedItem]) -> dict[str, Any]:

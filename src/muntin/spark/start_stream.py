@@ -131,16 +131,9 @@ def stream(
     if mode == "overwrite":
         delete_checkpoint(data.sparkSession, place)
     return Stream(
-        data,
-        pipeline,
-        opened,
-        checkpoint=place,
-        once=once,
-        mode=mode,
-        on_batch=on_batch,
-        own_source=own_source,
-        ids=ids,
-    )
+        data, pipeline, opened, checkpoint=place, once=once, mode=mode, on_batch=on_batch,
+        own_source=own_source, ids=ids,
+    )  # fmt: skip
 
 
 def _tell_of_written_anew(name: str, place: str) -> None:

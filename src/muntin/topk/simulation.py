@@ -250,14 +250,10 @@ def simulate(
     if windows < 1:
         raise BadArgument(f"{windows} windows: give at least 1")
     counts = _counts(
-        stream,
-        {"exponent": exponent, "affinity": affinity, "objects": objects, "sites": sites},
-        units=length + windows,
-        records=rate * unit_seconds,
-        unit_seconds=unit_seconds,
-        seed=seed,
+        stream, {"exponent": exponent, "affinity": affinity, "objects": objects, "sites": sites},
+        units=length + windows, records=rate * unit_seconds, unit_seconds=unit_seconds, seed=seed,
         columns=columns,
-    )
+    )  # fmt: skip
     if name == "naive":
         return naive_push(counts, length, windows, overhead)
     model = CostModel(objective, overhead=overhead) if name == "hybrid" else None

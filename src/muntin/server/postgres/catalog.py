@@ -22,13 +22,9 @@ from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.text import words_of
 
 _LIMITS = Limits(
-    seconds=5.0,
-    memory_bytes=64 << 20,
-    result_rows=100_000,
-    result_bytes=32 << 20,
-    cache_bytes=1 << 20,
-    concurrent=2,
-)
+    seconds=5.0, memory_bytes=64 << 20, result_rows=100_000, result_bytes=32 << 20,
+    cache_bytes=1 << 20, concurrent=2,
+)  # fmt: skip
 _TYPED = ("pg_attribute", "information_schema.columns")
 _TYPING_SECONDS = 3.0  # of a window; tables that are left then have the types of the open one
 _KEPT_SECONDS = 5.0  # sums may have outgrown 64 bits meanwhile
