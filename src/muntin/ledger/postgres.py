@@ -271,16 +271,11 @@ class PostgresStore:
 
     def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:
         given = {
-            "number": head.number,
-            "token": head.token,
-            "newer": newer.token,
+            "number": head.number, "token": head.token, "newer": newer.token,
             "keys": [key for key, _ in entry.changes],
-            "bodies": [body for _, body in entry.changes],
-            "gone": list(entry.gone),
-            "kept": GONE_SECONDS,
-            "log_kept": entry.log_kept,
-            "channel": self._channel,
-        }
+            "bodies": [body for _, body in entry.changes], "gone": list(entry.gone),
+            "kept": GONE_SECONDS, "log_kept": entry.log_kept, "channel": self._channel,
+        }  # fmt: skip
         payloads, rows = _rows(entry.payloads)
         with self._connection(patience) as connection:
             statement = self._sql(_APPEND, payloads=payloads)

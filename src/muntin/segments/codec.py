@@ -91,12 +91,9 @@ def encode(segment: Segment) -> bytes:
             f"at most {DECODED_BYTES_MAX // 2:,}: give the summary (more) `shards:`"
         )
     described: dict[str, Any] = {
-        "kind": segment.algebra.kind,
-        "parameters": segment.algebra.parameters(),
-        "limit": segment.limit,
-        "slices": len(segment.slices),
-        "tables": tables,
-    }
+        "kind": segment.algebra.kind, "parameters": segment.algebra.parameters(),
+        "limit": segment.limit, "slices": len(segment.slices), "tables": tables,
+    }  # fmt: skip
     if segment.shard:
         described["shard"] = segment.shard
     if texts:

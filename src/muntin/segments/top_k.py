@@ -39,12 +39,9 @@ from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
 ENTRIES = {
-    "item": Shape(ragged=True),
-    "weight": Shape(ragged=True),
-    "gained": Shape(ragged=True),
-    "offset": Shape(),
-    "total": Shape(required=True),
-}
+    "item": Shape(ragged=True), "weight": Shape(ragged=True), "gained": Shape(ragged=True),
+    "offset": Shape(), "total": Shape(required=True),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,12 +137,9 @@ def entries_of(made: Sequence[np.ndarray]) -> dict[str, Column]:
     own_starts, own = room(len(starts), int(starts[-1]) if offsets.any() else 0)
     kernels.gather_gained(starts, offsets, gained, own_starts, own)
     return {
-        "item": trimmed(starts, items),
-        "weight": trimmed(starts, weights),
-        "gained": trimmed(own_starts, own),
-        "offset": present(offsets),
-        "total": frozen(totals),
-    }
+        "item": trimmed(starts, items), "weight": trimmed(starts, weights),
+        "gained": trimmed(own_starts, own), "offset": present(offsets), "total": frozen(totals),
+    }  # fmt: skip
 
 
 def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:

@@ -38,11 +38,8 @@ _HALF = (
     "takes for a question mark: write such texts whole"
 )
 _METADATA = {
-    FILE: "file_path",
-    BLOCK: "file_block_start",
-    LENGTH: "file_block_length",
-    ROW: "row_index",
-}
+    FILE: "file_path", BLOCK: "file_block_start", LENGTH: "file_block_length", ROW: "row_index",
+}  # fmt: skip
 
 
 def with_files(

@@ -238,12 +238,9 @@ class SpaceSaving(Weighed):
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""
         described = self.parameters | {
-            "items": self._items,
-            "entries": self._kept,
-            "offset": self.offset,
-            "events": self._events,
-            "total": self._total,
-        }
+            "items": self._items, "entries": self._kept, "offset": self.offset,
+            "events": self._events, "total": self._total,
+        }  # fmt: skip
         texts, n = self._items in TEXTS, self._kept
         arena = self._arena[: self._used]
         packed = len(arena) <= PACKED_BYTES_MAX
