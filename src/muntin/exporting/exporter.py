@@ -173,8 +173,7 @@ def _newest(done: Done) -> dict[int, tuple[int, int]]:
 
 def _events_out(newest: Mapping[int, tuple[int, int]], start: int, end: int | None) -> int:
     """Of what begins in [start, end)."""
-    found = (n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
-    return sum(found)
+    return sum(n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
 
 
 def _overlap(layout: Layout) -> bool:

@@ -94,8 +94,7 @@ class _PatientConnection(psycopg.Connection[Any]):
     patience: float = 10.0
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        limit = self.patience if timeout is None else timeout
-        return super().wait(gen, interval, timeout=limit)
+        return super().wait(gen, interval, timeout=self.patience if timeout is None else timeout)
 
 
 class PostgresStore:

@@ -219,8 +219,7 @@ class RedisStore:
         return found.decode()
 
     def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
-        head = _head(self._head(patience).encode())
-        return head, self._loaded(patience)
+        return _head(self._head(patience).encode()), self._loaded(patience)
 
     def _loaded(self, patience: float) -> Iterator[Sequence[Change]]:
         cursor: Any = 0

@@ -81,8 +81,7 @@ _AS_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 def checksum(values: Sequence[int | str | None], stored: bytes = b"") -> int:
     """CRC-32C of a row."""
-    described = _AS_JSON(values).encode("ascii")
-    crc = google_crc32c.value(described)
+    crc = google_crc32c.value(_AS_JSON(values).encode("ascii"))
     return google_crc32c.extend(crc, stored) if stored else crc
 
 

@@ -116,8 +116,7 @@ def store_spec(
 def _register(
     connection: Tables, record: Mapping[str, Any], role: str, name: str, kind: str
 ) -> int:
-    where = "WHERE role = ? AND name = ?"
-    rows = connection.rows(schema.NAMES, where, (role, name))
+    rows = connection.rows(schema.NAMES, "WHERE role = ? AND name = ?", (role, name))
     if rows:
         identifier, _, _, owner, old_kind = rows[0]
         if owner != record["id"]:

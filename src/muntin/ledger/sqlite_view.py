@@ -431,8 +431,7 @@ def _closings(
 ) -> tuple[str, tuple[int | str, ...]]:
     """A condition on closings, and its values."""
     which = f"number > ? AND number <= ? AND closings.{_newest('closings', 'summary')}"
-    last = INT64_MAX if until is None else whole(until, "until")
-    values = (whole(after, "after"), last)
+    values = (whole(after, "after"), INT64_MAX if until is None else whole(until, "until"))
     if summary is None:
         return which, values
     # +: else SQLite sorts all of the summary's by number

@@ -87,8 +87,7 @@ class Writer:
             return outcome
 
     def _fenced_record(self, connection: Tables) -> Record:
-        where = "WHERE id = ?"
-        rows = connection.rows(schema.PIPELINES, where, (self._opened.identifier,))
+        rows = connection.rows(schema.PIPELINES, "WHERE id = ?", (self._opened.identifier,))
         if not rows:
             raise LedgerError(
                 f'pipeline "{self._opened.pipeline}" is gone from {self._url}: was the file '

@@ -140,8 +140,7 @@ class LedgerMoment:
         known = self.pipeline_of(window.summary)
         if not points or known is None:
             return None
-        same = [point for point in points if point.revision == window.revision]
-        point = (same or points)[-1]
+        point = ([point for point in points if point.revision == window.revision] or points)[-1]
         return read_result(point, known.info.watermark, stale=self.stale(known))
 
     def _history(

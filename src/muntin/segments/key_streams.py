@@ -117,8 +117,7 @@ def read_text(
     starts = laid_out(sizes, left)
     if starts is None:
         raise CorruptSummary("segment: the length of a key is impossible")
-    text = reader.raw(int(starts[-1]))
-    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
+    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(reader.raw(int(starts[-1])))]
     array = pa.Array.from_buffers(kind, len(sizes), buffers)
     if not is_sound(array):
         raise CorruptSummary("segment: a key is not UTF-8")

@@ -295,8 +295,7 @@ def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
     to[order] = np.cumsum(new) - 1
     kept = pa.array(np.flatnonzero(new))
     keys = Keys(names, tuple(c.take(kept) for c in sorted_columns), frozen(hashes[order][new]))
-    ends = np.cumsum([len(part) for part in parts])[:-1]
-    return keys, np.split(to, ends)
+    return keys, np.split(to, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _joined(name: str, columns: list[pa.Array]) -> pa.Array:

@@ -337,8 +337,7 @@ class SketchedSums(OfIndicators):
             hidden = whole < 0
             columns[name] = pa.array(value, mask=hidden)
             columns[f"{name}_lower"] = pa.array(lower, mask=hidden)
-        confidence = np.where(dense, self.confidence, 1.0)
-        return {**columns, "confidence": pa.array(confidence)}
+        return {**columns, "confidence": pa.array(np.where(dense, self.confidence, 1.0))}
 
     def _lane(
         self, where: tuple[Any, ...], stored: Ragged, cells: Ragged, dtype: Any

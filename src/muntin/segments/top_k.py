@@ -271,5 +271,4 @@ def weights_table(
     rows = np.repeat(np.arange(len(totals)), len(items))
     asked = asked_items([*items] * len(totals))
     names = ["row", "item", "value", "lower", "upper", "confidence"]
-    found = pa.table([rows, asked, *bounds, confidence], names)
-    return found.filter(pa.array(totals[rows] >= 0))
+    return pa.table([rows, asked, *bounds, confidence], names).filter(pa.array(totals[rows] >= 0))

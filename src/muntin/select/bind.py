@@ -228,8 +228,7 @@ class Binder:
                 code="unknown_name",
             )
         self._check_closed(item)
-        columns = trend_columns(self.columns_of(query))
-        return _bound("trend", item, query.name, columns, "trend")
+        return _bound("trend", item, query.name, trend_columns(self.columns_of(query)), "trend")
 
     def _windows(self, item: SourceItem) -> Bound:
         arguments = item.arguments or ()

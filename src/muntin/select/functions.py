@@ -306,5 +306,4 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
 
 def usages(info: SummaryInfo) -> str:
     """How a summary is asked, for messages."""
-    known = [f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)]
-    return " or ".join(known)
+    return " or ".join([f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)])

@@ -85,8 +85,7 @@ def listed(
 
 
 def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[ListedValue, ...]:
-    keys = [*info.keys] or [(name,) for name in info.by]
-    shown = ", ".join(map(show_key, keys))
+    shown = ", ".join(map(show_key, [*info.keys] or [(name,) for name in info.by]))
     sums = ", ".join(info.indicators)
     span = span_of(info.name) or (None, None)
     return info.name, info.kind, shown or None, sums or None, *span, example_item(info)

@@ -145,8 +145,7 @@ def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
     known = PERIODIC if bound.function == "periodic" else {}
     if info.parts:  # joined, they are a text
         known = known | dict.fromkeys((*info.parts, "item"), pa.string())
-    columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
-    return pa.table(columns)
+    return pa.table({name: pa.array([], known.get(name, pa.null())) for name in bound.columns})
 
 
 def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:

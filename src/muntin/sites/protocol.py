@@ -57,8 +57,7 @@ def cut(reason: str) -> str:
 
 
 def hello(spec: SiteSpec) -> str:
-    about = {"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()}
-    return json.dumps(about)
+    return json.dumps({"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()})
 
 
 def parse_hello(text: str) -> tuple[str, dict[str, Any]]:

@@ -48,8 +48,7 @@ def as_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 
 def from_table(table: pa.Table) -> list[Row]:
     """Rows that came as Arrow."""
-    columns = [column.to_pylist() for column in table.itercolumns()]
-    return list(zip(*columns, strict=True))
+    return list(zip(*[column.to_pylist() for column in table.itercolumns()], strict=True))
 
 
 def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:

@@ -14,8 +14,7 @@ NO_SUCH_COLUMN = (
 def unread_column(file: str | Path, schema: pa.Schema) -> str:
     """Names the first column for which Spark refuses a file of these, and what helps; "" for
     none."""
-    found = (field for field in schema if is_unread(field.type))
-    column = next(found, None)
+    column = next((field for field in schema if is_unread(field.type)), None)
     if column is None:
         return ""
     return f"source.path: {file}: column '{column.name}' is {column.type}: {NO_SUCH_COLUMN}"

@@ -203,8 +203,7 @@ class SpaceSaving(Weighed):
         ordered = pa.table(columns, _COLUMNS).sort_by(_ORDER)
         shown = ordered.slice(0, k)
         rival = max(rival, ordered.slice(len(shown))["upper"].to_numpy().max(initial=0))
-        surely = shown["lower"].to_numpy() >= rival
-        return shown.append_column("guaranteed", pa.array(surely))
+        return shown.append_column("guaranteed", pa.array(shown["lower"].to_numpy() >= rival))
 
     def merge(self, other: Self) -> None:
         """Add another summary of the same capacity, seed and type of items.
@@ -370,8 +369,7 @@ class SpaceSaving(Weighed):
         if self._items is None or not len(array):
             return out
         array, _ = self._typed(array)
-        where = self._arrays()[5:]
-        kernels.look_up(hashes, *item_buffers(array), *where, out)
+        kernels.look_up(hashes, *item_buffers(array), *self._arrays()[5:], out)
         return out
 
     def _values(self) -> pa.Array:

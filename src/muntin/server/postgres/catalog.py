@@ -67,8 +67,7 @@ class PostgresCatalog:
         """The answer to a statement; `window`: of tables without a clause. Raises SelectError."""
         tables = self._tables(known, OPEN)
         classes = tables["pg_class"].select(["relname", "oid"]).to_pylist()
-        oids = {one["relname"]: one["oid"] for one in classes}
-        statement = translated(text, tables, oids)
+        statement = translated(text, tables, {one["relname"]: one["oid"] for one in classes})
         used = [table for table in statement.find_all(exp.Table) if table.name in tables]
         if window != OPEN and any(table.name in _TYPED for table in used):
             tables = self._tables(known, window)
