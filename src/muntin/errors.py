@@ -69,15 +69,9 @@ class SelectError(MuntinError, ValueError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: str = "syntax",
-        text: str = "",
-        position: int = 0,
-        length: int = 0,
-        remedy: str = "",
-    ) -> None:
+        self, message: str, *, code: str = "syntax", text: str = "", position: int = 0,
+        length: int = 0, remedy: str = "",
+    ) -> None:  # fmt: skip
         self.message = message
         self.code = code
         self.text = text

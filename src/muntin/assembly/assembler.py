@@ -41,13 +41,9 @@ class Assembler:
     """Closes windows as panes are sealed."""
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        ledger: Ledger,
-        writer: Writer,
-        queries: StandingQueries,
+        self, pipeline: Pipeline, ledger: Ledger, writer: Writer, queries: StandingQueries,
         cache: SegmentCache,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer

@@ -195,12 +195,9 @@ class GridFollower(_Follower):
     """Tumbling and sliding windows: their panes are merged when they close."""
 
     def __init__(
-        self,
-        layout: Layout,
-        spec: WindowSpec,
-        stored: Mapping[str, Any] | None,
+        self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None,
         history_dropped: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length

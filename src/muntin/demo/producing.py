@@ -46,13 +46,9 @@ def values_of(what: str, seed: int = 1, per_second: float = 2_000.0) -> Iterator
 
 
 def produce(
-    values: Iterable[bytes],
-    topic: str,
-    options: Mapping[str, str],
-    *,
-    rate: float | None = None,
+    values: Iterable[bytes], topic: str, options: Mapping[str, str], *, rate: float | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Produced:
+) -> Produced:  # fmt: skip
     """Send values to a topic, each once it is due; returns when all are acknowledged.
 
     `options`: librdkafka's, such as `bootstrap.servers`. `rate`: records a second; by default as

@@ -56,12 +56,9 @@ PIPELINE: dict[str, Any] = {
 
 
 def orders(
-    n: int,
-    drivers: int = 20_000,
-    seed: int = 1,
-    start_us: int = _START_US,
+    n: int, drivers: int = 20_000, seed: int = 1, start_us: int = _START_US,
     per_second: float = 2_000.0,
-) -> pa.RecordBatch:
+) -> pa.RecordBatch:  # fmt: skip
     """Orders in the order of their time.
 
     Parameters

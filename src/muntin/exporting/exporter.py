@@ -215,14 +215,9 @@ TRIES = 5
 
 
 def export(
-    ledger: Ledger,
-    summary: str,
-    to: Form,
-    place: str,
-    *,
-    of: Literal["windows", "panes"] = "windows",
-    catalog: str = "default",
-) -> Exported:
+    ledger: Ledger, summary: str, to: Form, place: str, *,
+    of: Literal["windows", "panes"] = "windows", catalog: str = "default",
+) -> Exported:  # fmt: skip
     """Append what a table does not have yet of a summary's closed windows, or sealed panes.
 
     Each revision of a window goes out once, and so does each pane, and again when late events have
@@ -323,13 +318,9 @@ def _check_same(target: Target, about: Mapping[str, Any], place: str, *, empty: 
 
 
 def _append(
-    target: Target,
-    place: str,
-    layout: Layout,
-    groups: Iterator[list[Unit]],
-    said: Exported,
+    target: Target, place: str, layout: Layout, groups: Iterator[list[Unit]], said: Exported,
     about: Mapping[str, Any],
-) -> None:
+) -> None:  # fmt: skip
     schema, by = target.schema(), [*chain.from_iterable(layout.spec.tables())]
     metadata = {ABOUT: json.dumps(about)}
     for units in groups:

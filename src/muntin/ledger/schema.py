@@ -175,14 +175,9 @@ _SEAL = {False: ("crc",), True: ("size", "codec", "crc", "payload")}
 
 
 def _table(
-    name: str,
-    declared: str,
-    *more: str,
-    payload: bool = False,
-    keys: int = 1,
-    reused: bool = False,
-    rowid: bool = False,
-) -> SqlTable:
+    name: str, declared: str, *more: str, payload: bool = False, keys: int = 1,
+    reused: bool = False, rowid: bool = False,
+) -> SqlTable:  # fmt: skip
     """A table from its columns: whole numbers, unless they say `text`; with ? where null may stand.
 
     `more` are further constraints. A key of one column is an id: it is never used again, unless it

@@ -87,12 +87,9 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
 
 
 def _store_partials(
-    connection: Tables,
-    opened: Opened,
-    batch: Batch,
-    panes: Mapping[str, Slices],
+    connection: Tables, opened: Opened, batch: Batch, panes: Mapping[str, Slices],
     watermark: int | None,
-) -> None:
+) -> None:  # fmt: skip
     pane_us = opened.owned.pane_us
     for name in {partial.summary: None for partial in batch.partials}:
         summary = opened.identifiers[ROLE_SUMMARY, name]

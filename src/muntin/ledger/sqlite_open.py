@@ -44,14 +44,9 @@ class Opened:
 
 
 def become_writer(
-    connection: Tables,
-    url: str,
-    pipeline: str,
-    spec: Mapping[str, Any],
-    query_id: str,
-    mode: Mode,
+    connection: Tables, url: str, pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode,
     begins: int,
-) -> Opened:
+) -> Opened:  # fmt: skip
     """Take the next epoch; what is wrong is raised and leaves no trace."""
     check_name(pipeline, "pipeline")
     check_query_id(query_id)

@@ -121,14 +121,9 @@ class View:
     # Pieces
 
     def pieces(
-        self,
-        summary: str,
-        length: int,
-        start: int | None = None,
-        end: int | None = None,
-        *,
+        self, summary: str, length: int, start: int | None = None, end: int | None = None, *,
         known: Mapping[int, Piece] | None = None,
-    ) -> list[Piece]:
+    ) -> list[Piece]:  # fmt: skip
         """Pieces of that length that overlap [start, end), by id, without their payloads. `known`:
         some of this ledger that were read earlier, by id: they are not read again."""
         low, high = time_range(start, end)
@@ -217,15 +212,9 @@ class View:
     # Windows and trends
 
     def windows(
-        self,
-        summary: str | None = None,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        limit: int = 1000,
-        newest_first: bool = False,
-        revisions: bool = False,
-    ) -> list[ClosedWindow]:
+        self, summary: str | None = None, *, start: int | None = None, end: int | None = None,
+        limit: int = 1000, newest_first: bool = False, revisions: bool = False,
+    ) -> list[ClosedWindow]:  # fmt: skip
         """Closed windows that start in [start, end), by (start, summary, revision). The newest
         revision of each, or all that are kept with `revisions`."""
         conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
@@ -311,15 +300,9 @@ class View:
         return counted[0][0], found[0][0]
 
     def trend(
-        self,
-        query: str,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        limit: int = 1000,
-        newest_first: bool = False,
-        revisions: bool = False,
-    ) -> list[TrendPoint]:
+        self, query: str, *, start: int | None = None, end: int | None = None, limit: int = 1000,
+        newest_first: bool = False, revisions: bool = False,
+    ) -> list[TrendPoint]:  # fmt: skip
         """A standing query's results of the windows that start in [start, end). The newest revision
         of each, or all that are kept with `revisions`."""
         down = " DESC" if newest_first else ""

@@ -289,12 +289,9 @@ class Writer:
     # Windows, trends, documents
 
     def close_windows(
-        self,
-        windows: Sequence[ClosedWindow],
-        trends: Sequence[TrendPoint],
-        assembler: Mapping[str, Any],
-        answers: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> None:
+        self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint],
+        assembler: Mapping[str, Any], answers: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
         """Store windows, their trends and the assembler's state in one transaction.
 
         `answers`: to the clients' commands that have changed that state, as of `answer`.

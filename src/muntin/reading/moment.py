@@ -144,13 +144,9 @@ class LedgerMoment:
         return read_result(point, known.info.watermark, stale=self.stale(known))
 
     def _history(
-        self,
-        what: str,
-        name: str,
-        window: ForClause | None,
-        known: Known,
+        self, what: str, name: str, window: ForClause | None, known: Known,
         read: Callable[..., LoadedTable],
-    ) -> LoadedTable:
+    ) -> LoadedTable:  # fmt: skip
         found = self.snapshot.once(
             (what, name, window),
             lambda: read(self.view, name, window, known.info),
@@ -227,14 +223,9 @@ class LedgerMoment:
         )  # fmt: skip
 
     def _uncounted(
-        self,
-        known: Known,
-        layout: Layout,
-        merged: Merged,
-        reach: Reach,
-        span: TimeSpan | None,
+        self, known: Known, layout: Layout, merged: Merged, reach: Reach, span: TimeSpan | None,
         keys: KeyNames | None,
-    ) -> dict[Part, Uncounted]:
+    ) -> dict[Part, Uncounted]:  # fmt: skip
         """What a summary, its keys and indicators have not counted of a span, and since when they
         have counted all."""
         lacking = {} if merged.segment is None else layout.spec.lacking(merged.segment, keys)
@@ -354,13 +345,9 @@ def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
 
 
 def check_stored(
-    name: str,
-    window: ForClause,
-    closed: ClosedWindow | None,
-    asked: TimeSpan | None,
-    reach: Reach,
+    name: str, window: ForClause, closed: ClosedWindow | None, asked: TimeSpan | None, reach: Reach,
     extent: Extent,
-) -> tuple[Note, ...]:
+) -> tuple[Note, ...]:  # fmt: skip
     """What to say where not all is stored of what was asked for. Raises SelectError: nothing is
     left of it, or a part of what is only right as a whole is not."""
     if asked is None:
@@ -399,16 +386,10 @@ def _nothing(name: str, asked: TimeSpan | None, bounds: TimeSpan | None) -> Note
 
 
 def loaded(
-    known: Known,
-    layout: Layout,
-    merged: Merged,
-    *,
-    covered: TimeSpan | None,
-    stored: TimeSpan | None,
-    revision: int,
-    notes: tuple[Note, ...],
+    known: Known, layout: Layout, merged: Merged, *, covered: TimeSpan | None,
+    stored: TimeSpan | None, revision: int, notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
-) -> LoadedWindow:
+) -> LoadedWindow:  # fmt: skip
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
     return LoadedWindow(

@@ -20,13 +20,10 @@ WHOLE = 0  # `merge(..., step=WHOLE)`: all slices become slice 0
 
 
 def build(
-    algebra: Algebra,
-    slices: np.ndarray,
-    values: Sequence[pa.Array],
-    keys: Sequence[tuple[str, ...]] = ((),),
-    columns: Mapping[str, pa.Array] | None = None,
+    algebra: Algebra, slices: np.ndarray, values: Sequence[pa.Array],
+    keys: Sequence[tuple[str, ...]] = ((),), columns: Mapping[str, pa.Array] | None = None,
     limit: int | None = None,
-) -> Segment:
+) -> Segment:  # fmt: skip
     """The segment of a batch of events.
 
     Parameters
@@ -71,14 +68,9 @@ def build(
 
 
 def _fold(
-    algebra: Algebra,
-    slices: np.ndarray,
-    values: Sequence[Any],
-    items: Keys | None,
-    keys: Keys,
-    numbers: np.ndarray,
-    limit: int | None,
-) -> Table:
+    algebra: Algebra, slices: np.ndarray, values: Sequence[Any], items: Keys | None, keys: Keys,
+    numbers: np.ndarray, limit: int | None,
+) -> Table:  # fmt: skip
     found = group(slices, numbers, len(keys))
     if limit is not None:
         found = limited(found, limit, len(keys))

@@ -363,15 +363,9 @@ def _dictionaries(entry: dict[str, Any]) -> list[tuple[tuple[str, ...], list[Any
 
 
 def _read_table(
-    reader: StreamReader,
-    entry: dict[str, Any],
-    slices: np.ndarray,
-    sizes: np.ndarray,
-    all_events: np.ndarray,
-    shapes: Mapping[str, Shape],
-    texts: Mapping[str, Texts],
-    left: int,
-) -> Table:
+    reader: StreamReader, entry: dict[str, Any], slices: np.ndarray, sizes: np.ndarray,
+    all_events: np.ndarray, shapes: Mapping[str, Shape], texts: Mapping[str, Texts], left: int,
+) -> Table:  # fmt: skip
     starts = laid_out(sizes, left // 8, least=1)
     if starts is None:
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")

@@ -57,13 +57,9 @@ def _integers(column: pa.Array) -> np.ndarray:
 
 
 def read_keys(
-    reader: StreamReader,
-    names: tuple[str, ...],
-    kinds: list[Any],
-    size: int,
-    texts: Mapping[str, Texts],
-    left: int,
-) -> Keys:
+    reader: StreamReader, names: tuple[str, ...], kinds: list[Any], size: int,
+    texts: Mapping[str, Texts], left: int,
+) -> Keys:  # fmt: skip
     """What `write_keys` wrote of `size` keys. Raises CorruptSummary: keys that cannot be, or more
     than `left` bytes of them."""
     if not names:

@@ -300,15 +300,9 @@ class SketchedSums(OfIndicators):
         return Encoded(columns).keys(names, len(columns[names[0]]))
 
     def _bounds(
-        self,
-        table: Table,
-        stored: tuple[np.ndarray, ...],
-        row: np.ndarray,
-        hashes: np.ndarray,
-        at: np.ndarray,
-        *,
-        likely: bool = False,
-    ) -> dict[str, pa.Array]:
+        self, table: Table, stored: tuple[np.ndarray, ...], row: np.ndarray, hashes: np.ndarray,
+        at: np.ndarray, *, likely: bool = False,
+    ) -> dict[str, pa.Array]:  # fmt: skip
         """Bounds of keys by their rows, hashes, and places in all lists (-1: in none). `likely`:
         the lower bounds of counts are those that hold at `confidence`, too."""
         starts, _, weights, gained, offsets, _ = stored

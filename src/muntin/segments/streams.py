@@ -101,12 +101,9 @@ class StreamWriter:
                 self.raw(column)
 
     def lists(
-        self,
-        column: Ragged,
-        keys: bool = False,
-        *known: np.ndarray,
+        self, column: Ragged, keys: bool = False, *known: np.ndarray,
         key_of: np.ndarray | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Sizes, then first items and steps; bytes as they are. `key_of`: int64[lists]."""
         sizes = column.sizes
         self.numbers(sizes, *known)
@@ -356,14 +353,9 @@ class StreamReader:
         return states
 
     def lists(
-        self,
-        rows: int,
-        dtype: str,
-        keys: bool,
-        left: int,
-        *known: np.ndarray,
+        self, rows: int, dtype: str, keys: bool, left: int, *known: np.ndarray,
         key_of: np.ndarray | None = None,
-    ) -> Ragged:
+    ) -> Ragged:  # fmt: skip
         sizes = self.numbers(rows, *known)
         starts = laid_out(sizes, left // np.dtype(dtype).itemsize)
         if starts is None:

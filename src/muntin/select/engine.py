@@ -95,13 +95,9 @@ class Engine:
             return self._planner.plan(text, moment)
 
     def sql(
-        self,
-        text: str,
-        *,
-        window: ForClause | None = None,
-        now: datetime | int | None = None,
+        self, text: str, *, window: ForClause | None = None, now: datetime | int | None = None,
         wide: bool = False,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """Run a statement: `read` it of what there is now, and `answer`.
 
         `window`: of FROM items without a clause; default the open one. Where it ends, it is one
@@ -219,13 +215,9 @@ class Engine:
         return reads
 
     def _read(
-        self,
-        bound: Bound,
-        moment: Moment,
-        closed: ForClause | None,
-        load: _Load,
+        self, bound: Bound, moment: Moment, closed: ForClause | None, load: _Load,
         names: frozenset[str] | None,
-    ) -> _LoadedItem:
+    ) -> _LoadedItem:  # fmt: skip
         info = moment.summaries()[bound.source]
         if closed is not None and closed.end_us is None and info.kind in WITHOUT_WINDOWS:
             closed = None

@@ -53,12 +53,9 @@ def example_item(info: SummaryInfo) -> str:
 
 
 def listed(
-    text: str,
-    summaries: Mapping[str, SummaryInfo],
-    queries: Mapping[str, QueryInfo],
-    columns_of: Callable[[QueryInfo], tuple[str, ...]],
-    span_of: SpanOf,
-) -> pa.Table | None:
+    text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo],
+    columns_of: Callable[[QueryInfo], tuple[str, ...]], span_of: SpanOf,
+) -> pa.Table | None:  # fmt: skip
     """The rows of SHOW TABLES or DESCRIBE; None for any other statement. `span_of` tells from where
     to where a summary is stored. Raises SelectError: DESCRIBE of a name that does not exist."""
     if _SHOW.match(text):

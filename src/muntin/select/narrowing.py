@@ -303,12 +303,9 @@ def projected(
 
 
 def answered(
-    table: pa.Table,
-    sources: tuple[str, ...],
-    columns: tuple[str, ...],
-    narrowing: Narrowing | None,
-    limits: Limits,
-) -> pa.Table | None:
+    table: pa.Table, sources: tuple[str, ...], columns: tuple[str, ...],
+    narrowing: Narrowing | None, limits: Limits,
+) -> pa.Table | None:  # fmt: skip
     """The listed columns under their names; None where DuckDB has to do it.
 
     `table`: of the FROM item.

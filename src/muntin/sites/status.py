@@ -118,13 +118,9 @@ class Status:
     pushed: dict[str, Any]
 
     def __init__(
-        self,
-        spec: CoordinatorSpec,
-        run: str,
-        counts: Mapping[str, SiteCounts],
-        refused: Mapping[int, int],
-        problems: Mapping[str, str],
-    ) -> None:
+        self, spec: CoordinatorSpec, run: str, counts: Mapping[str, SiteCounts],
+        refused: Mapping[int, int], problems: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self._spec = spec
         self._run = run
         self._counts, self._refused, self._problems = counts, refused, problems

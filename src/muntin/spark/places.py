@@ -122,12 +122,9 @@ def _passed_over(
 
 
 def _without_replaced(
-    batch: pa.RecordBatch,
-    path: str,
-    start: Mapping[str, Any],
-    known: dict[str, bool],
+    batch: pa.RecordBatch, path: str, start: Mapping[str, Any], known: dict[str, bool],
     broken: pa.Array,
-) -> pa.RecordBatch:
+) -> pa.RecordBatch:  # fmt: skip
     """Rows are marked whose text is not what stands in their file, where that is not UTF-8, or, of
     JSON, holds half a character: keys that differ would be one. `known`: what was found of files
     before. `broken`: texts of JSON."""

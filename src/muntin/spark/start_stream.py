@@ -148,14 +148,9 @@ def _tell_of_written_anew(name: str, place: str) -> None:
 
 
 def _elsewhere(
-    data: DataFrame | None,
-    pipeline: Pipeline,
-    url: str,
-    checkpoint: str | None,
-    *,
-    once: bool,
+    data: DataFrame | None, pipeline: Pipeline, url: str, checkpoint: str | None, *, once: bool,
     mode: Mode,
-) -> SinkStream:
+) -> SinkStream:  # fmt: skip
     """By Spark Connect, which has no way to delete a checkpoint, nor to call back."""
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     here = local_path(place)

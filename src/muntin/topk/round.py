@@ -49,13 +49,9 @@ class Round:
     """
 
     def __init__(
-        self,
-        k: int,
-        epsilon: int,
-        policy: Policy,
-        membership: Membership,
+        self, k: int, epsilon: int, policy: Policy, membership: Membership,
         reports: dict[str, Report],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.k, self.epsilon, self.policy, self.membership = k, epsilon, policy, membership
         self.reports = reports
         self.everyone = False  # ask all at once

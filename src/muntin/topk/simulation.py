@@ -324,15 +324,9 @@ def seconds(text: str | int) -> int:
 
 
 def _counts(
-    stream: Any,
-    made: dict[str, Any],
-    *,
-    units: int,
-    records: float,
-    unit_seconds: int,
-    seed: int,
+    stream: Any, made: dict[str, Any], *, units: int, records: float, unit_seconds: int, seed: int,
     columns: Mapping[str, str] | None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     for name, value in made.items():
         if value is not None and not 0 < value < inf:
             raise BadArgument(f"{name} is {value}: give more than 0")

@@ -22,14 +22,9 @@ _COLUMNS = ("time", "object", "site", "value")
 
 
 def zipf(
-    rng: np.random.Generator,
-    objects: int,
-    sites: int,
-    units: int,
-    records_per_unit: int,
-    exponent: float = 2.0,
-    affinity: float | None = None,
-) -> np.ndarray:
+    rng: np.random.Generator, objects: int, sites: int, units: int, records_per_unit: int,
+    exponent: float = 2.0, affinity: float | None = None,
+) -> np.ndarray:  # fmt: skip
     """Objects by Zipf's law, int64[units, sites, objects].
 
     Every record goes to a site at random; with `affinity`, by shares that each object draws from
@@ -62,13 +57,9 @@ def traffic(
 
 
 def from_file(
-    path: str | PathLike[str],
-    unit_seconds: int,
-    *,
-    sites: int | None = None,
-    seed: int = 0,
+    path: str | PathLike[str], unit_seconds: int, *, sites: int | None = None, seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Read a stream: int64[units, sites, objects].
 
     `path` (.npy (int64[units, sites, objects]), .csv or .parquet): a table has columns `time`
@@ -96,13 +87,9 @@ def from_file(
 
 
 def from_table(
-    table: pa.Table,
-    unit_seconds: int,
-    *,
-    sites: int | None = None,
-    seed: int = 0,
+    table: pa.Table, unit_seconds: int, *, sites: int | None = None, seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """The same from an Arrow table."""
     there = ", ".join(table.column_names)
     table = _renamed(table, columns or {})

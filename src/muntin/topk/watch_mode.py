@@ -71,12 +71,9 @@ class WatchMode:
         return [self._order(site, now) for site in self.membership.members().values()]
 
     def _order(
-        self,
-        site: SiteState,
-        now: float,
-        objects: AbstractSet[Object] = frozenset(),
+        self, site: SiteState, now: float, objects: AbstractSet[Object] = frozenset(),
         factors: dict[Object, int] | None = None,
-    ) -> tuple[str, Message]:
+    ) -> tuple[str, Message]:  # fmt: skip
         site.watch(objects, self._lines[site.name], factors)
         if self.membership.barrier:
             site.recall()
