@@ -116,12 +116,9 @@ def update_of(message: Mapping[str, Any]) -> Update:
     given = message.get("result")
     return Update(
         result=None if given is None else Result.of(_table(given), given),
-        window=message.get("window"),
-        seq=message.get("seq"),
-        after=message.get("after"),
-        error=message.get("error"),
-        state=message.get("state"),
-    )
+        window=message.get("window"), seq=message.get("seq"), after=message.get("after"),
+        error=message.get("error"), state=message.get("state"),
+    )  # fmt: skip
 
 
 def _table(given: Mapping[str, Any]) -> pa.Table:

@@ -111,12 +111,9 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         self._leave.close()
         try:
             socket = open_socket(
-                self._address,
-                additional_headers=self._headers,
-                compression=None,
-                max_size=PUSH_BYTES_MAX,
-                open_timeout=self._timeout,
-            )
+                self._address, additional_headers=self._headers, compression=None,
+                max_size=PUSH_BYTES_MAX, open_timeout=self._timeout,
+            )  # fmt: skip
         except InvalidStatus as refused:
             raise refusal(
                 refused.response.status_code, bytes(refused.response.body or b"")

@@ -182,14 +182,11 @@ def joined(parts: Sequence[Table]) -> Table:
     slices = np.concatenate([part.slices for part in parts])
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
     return Table(
-        keys=keys,
-        slices=slices,
-        starts=np.concatenate(([0], np.cumsum(lengths))),
-        key=np.concatenate(key),
-        events=np.concatenate([part.events for part in parts]),
+        keys=keys, slices=slices, starts=np.concatenate(([0], np.cumsum(lengths))),
+        key=np.concatenate(key), events=np.concatenate([part.events for part in parts]),
         states={name: concat([one.get(name) for one in states], sizes) for name in names},
         items=items,
-    )
+    )  # fmt: skip
 
 
 def _renumbered(states: States, to: np.ndarray) -> States:

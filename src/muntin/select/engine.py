@@ -164,12 +164,9 @@ class Engine:
 
         def run(tables: list[pa.Table]) -> pa.Table:
             return self._database.run(
-                sql,
-                tables,
-                parameters=None if moment is None else {NOW: moment},
-                compared=plan.compared,
-                seconds=self.limits.seconds,
-            )
+                sql, tables, parameters=None if moment is None else {NOW: moment},
+                compared=plan.compared, seconds=self.limits.seconds,
+            )  # fmt: skip
 
         try:
             return run(tables)
