@@ -324,6 +324,9 @@ def test_copy_in_binary_and_text(connection):
     for other in ("COPY orders FROM STDIN", "COPY (SELECT 1) TO '/tmp/x' (FORMAT binary)"):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="COPY reads a table or a"):
             connection.execute(other)
+    columns = 'COPY "orders(driver, area)" ("driver", count) TO STDOUT (FORMAT csv, HEADER)'
+    with connection.cursor().copy(columns) as copy:
+        assert b"".join(map(bytes, copy)).startswith(b"driver,count\n")
     with connection.cursor().copy(f"COPY ({SELECT}) TO STDOUT") as copy:
         copy.set_types(["text", "int8"])
         assert list(copy.rows()) == DRIVERS
@@ -657,6 +660,13 @@ def test_a_sum_beyond_int64_is_of_the_type_that_the_catalog_says(binary):
             ]  # fmt: skip
             assert cursor.fetchall() == [(3 if driver == "a" else 1, value)]
     feeder.close()
+
+
+def test_utf_8_by_any_spelling(connection):
+    """pgbouncer says again what asyncpg said at the start, quotes and all."""
+    connection.execute("SET client_encoding = '''utf-8'''")
+    with pytest.raises(psycopg.Error, match="not in latin_1"):
+        connection.execute("SET client_encoding = 'latin_1'")
 
 
 def test_the_catalog_says_the_types_of_the_window_that_is_set():

@@ -249,6 +249,12 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("x::FLOAT(53) + $1::float(24)", "x::DOUBLE + 1::REAL"),
         ("a::numeric + CAST(b AS DECIMAL) - c::numeric(9, 2), numeric",
          "a::DOUBLE + CAST(b AS DOUBLE) - c::numeric(9, 2), numeric"),
+        ("a = 12345678901234567890::numeric AND b < '-12345678901234567890'::decimal AND "
+         "c -(-12345678901234567)::numeric > CAST(12345678901234567 AS NUMERIC)",  # postgres_fdw
+         "a = (12345678901234567890) AND b < (-12345678901234567890) AND "
+         "c -(( - 12345678901234567 )) > (12345678901234567)"),
+        ("(a + 12345678901234567)::numeric, 1e18::numeric, 5::numeric, 12345678901234567::text",
+         "(a + 12345678901234567)::DOUBLE, 1e18::DOUBLE, 5::DOUBLE, 12345678901234567::text"),
         ("a >= TO_TIMESTAMP('2026-01-01 00:00:00.0', 'YYYY-MM-DD HH24:MI:SS.US') AND "
          "b < to_date('2026-01-02', 'YYYY-MM-DD') AND c = TO_DATE('01/02', 'DD/MM')",  # Superset
          "a >= TIMESTAMP '2026-01-01 00:00:00.0' AND b < DATE '2026-01-02' "

@@ -99,8 +99,12 @@ def copied(words: Words) -> tuple[tuple[Edit, ...], CopyFormat | None]:
     if begun is None:
         message = "COPY reads a table or a SELECT, and writes to STDOUT"
         raise words[0].wrong(message, "not_allowed", _REMEDY)
-    begin = Edit(0, words[1].end, "") if close else Edit(0, words[0].end, "SELECT * FROM")
-    edits = begin, Edit(words[close or to].start, words[-1].end, "")
+    columns, end = "*", close or to
+    opens = words.pairs.get(to - 1, 0)
+    if opens and words[opens - 1].kind == "quoted" and "(" in words[opens - 1].text:
+        columns, end = words.said(opens + 1, to - 1), opens  # of other names it is the key
+    begin = Edit(0, words[1].end, "") if close else Edit(0, words[0].end, f"SELECT {columns} FROM")
+    edits = begin, Edit(words[end].start, words[-1].end, "")
     try:
         return edits, _format_of(said[begun.end() :].strip())
     except ValueError as problem:

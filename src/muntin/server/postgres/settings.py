@@ -130,7 +130,8 @@ def setting_of(words: Sequence[Word]) -> tuple[str, str]:
     value = "".join(word.plain for word in rest[at + 1 :])
     if name == "names":
         name, value = "client_encoding", rest[-1].plain
-    if name == "client_encoding" and value.upper().replace("-", "") not in (
+    # asyncpg says 'utf-8' in quotes, which a pool in between quotes once more
+    if name == "client_encoding" and "".join(filter(str.isalnum, value)).upper() not in (
         "UTF8", "UNICODE", "DEFAULT",
     ):  # fmt: skip
         said = f"texts are in UTF-8, not in {value[:40]}"

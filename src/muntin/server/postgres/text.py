@@ -267,6 +267,9 @@ def _in_utc(kind: str) -> Put:
 
 _TYPE = "(?:(?<= :: )|(?<= CAST_AS ))"
 _ZONED = "(?:TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ)"
+_ANY_DIGITS = r"(?:NUMERIC|DECIMAL)(?! \()"
+_LONG = r"(\( - [0-9]{16,38} \)|'-[0-9]{16,38}'|'?[0-9]{16,38}'?)"
+"""A whole constant that a DOUBLE may not hold."""
 _ISO = "(?i:'YYYY-MM-DD(?:.HH24:MI:SS(?:.(?:US|MS))?)?')"
 _TYPES = Rules(
     (r"EXISTS \( SELECT(?= FROM)", "EXISTS (SELECT 1"),
@@ -275,7 +278,11 @@ _TYPES = Rules(
     (r"(! )?~ ~( \*)?", lambda found: _LIKES[bool(found[1]), bool(found[2])]),
     (r"FLOAT \( (?:[1-9]|1[0-9]|2[0-4]) \)", "REAL"),
     (r"FLOAT \( [0-9]+ \)", "DOUBLE"),
-    (rf"{_TYPE}(?:FLOAT|(?:NUMERIC|DECIMAL)(?! \())", "DOUBLE"),
+    (
+        rf"{_LONG} :: {_ANY_DIGITS}|CAST \( {_LONG} CAST_AS {_ANY_DIGITS} \)",
+        lambda found: f"({found[1] or found[2]})".replace("'", ""),
+    ),
+    (rf"{_TYPE}(?:FLOAT|{_ANY_DIGITS})", "DOUBLE"),
     ("AT TIME ZONE 'UTC'", ""),
     (rf"{_TYPE}{_ZONED}", "TIMESTAMP"),
     (rf"(?<= LAST )({STRING}) :: INTERVAL", lambda found: length(found[1])),
