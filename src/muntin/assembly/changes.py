@@ -231,8 +231,7 @@ def _stored(
     many = PIECES_LOOKED_AT
     while left and (known is None or not wanted <= known.types.keys()):
         some, left, many = left[:many], left[many:], 2 * many
-        heads = now.view.heads(some, LOOKED_AT_BYTES)
-        for number, head in heads.items():
+        for number, head in now.view.heads(some, LOOKED_AT_BYTES).items():
             whole = _whole_head(lambda size: now.view.heads([number], size)[number], head)  # noqa: B023
             known = _with(layout.name, known, *read_types(whole))
     return known and replace(known, of_all=not left)

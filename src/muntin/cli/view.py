@@ -164,8 +164,7 @@ class LiveView:
         table = Table(box=box.SIMPLE_HEAD, title="closed windows", title_justify="left")
         for column in ("summary", "start", "end", "closed because", "events", "late", "fill"):
             table.add_column(column, justify="right" if column in ("events", "late") else "left")
-        windows = self._stream.ledger.windows(limit=WINDOWS_SHOWN, newest_first=True)
-        for window in windows:
+        for window in self._stream.ledger.windows(limit=WINDOWS_SHOWN, newest_first=True):
             fill = ", ".join(f"{key} {n:,}" for key, n in list(window.fill.items())[:3])
             reason = f"[yellow]{window.reason}[/]" if window.reason == "capacity" else window.reason
             table.add_row(

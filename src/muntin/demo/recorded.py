@@ -46,8 +46,7 @@ class Recording:
     since 1970: what comes of it is never later than it is."""
 
     def __init__(self, start_us: int) -> None:
-        file = files("muntin.demo").joinpath("flights.parquet")
-        with file.open("rb") as source:
+        with files("muntin.demo").joinpath("flights.parquet").open("rb") as source:
             self._table = pq.ParquetFile(source).read()  # read_table draws pandas in
         recorded = self._table["time"].cast(pa.int64()).to_numpy()
         self._length = -(-int(recorded[-1] - recorded[0] + 1) // DAY_US) * DAY_US // _FASTER

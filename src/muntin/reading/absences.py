@@ -65,8 +65,7 @@ def of_windows(
     away = absence(known.info.spec, layout.name)
     if away is None or covered is None or covered[0] > away.until:
         return 0
-    reach = pieces.extent(layout).reach(*covered)
-    if not reach.whole:
+    if not pieces.extent(layout).reach(*covered).whole:
         return away.events
     found = of_panes(pieces, known, layout, covered, pieces.events(layout, *covered))
     return found.events if found is not None else 0
@@ -105,8 +104,7 @@ def _witnesses(
     for other in all_layouts(known.pipeline, known.info.spec):
         if other.name == layout.name:
             continue
-        reach = pieces.extent(other).reach(*span)
-        if not reach.whole:
+        if not pieces.extent(other).reach(*span).whole:
             continue  # retention has dropped some
         events = pieces.events(other, *span)
         found = absence(known.info.spec, other.name)

@@ -256,8 +256,7 @@ def _check_window(statement: Statement, node: exp.Window) -> None:
         raise _refused(statement, node, "OVER after anything but a function")
     name = str(inner.this).lower()
     if name in NOT_OVER:
-        error = _refused(statement, node, f"{name}(...) OVER")
-        raise error.replaced(remedy=NOT_OVER[name])
+        raise _refused(statement, node, f"{name}(...) OVER").replaced(remedy=NOT_OVER[name])
 
 
 def _check_var(statement: Statement, node: exp.Var) -> None:

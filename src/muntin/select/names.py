@@ -210,8 +210,7 @@ class _Resolution:
             source = self._source(clause.this, scope, ctes)
             source.using = frozenset(name.name.lower() for name in clause.args.get("using") or ())
             source.tested = str(clause.args.get("kind") or "").upper() in ("SEMI", "ANTI")
-            earlier = scope.source(source.alias)
-            if earlier is not None:
+            if scope.source(source.alias) is not None:
                 number = item_number(clause.this)
                 remedy = "give one of them another name with AS"
                 if number is not None and isinstance(self.statement.items[number], VectorItem):

@@ -53,8 +53,7 @@ def fold_task(pipeline: Pipeline, batches: Iterable[pa.RecordBatch]) -> Written:
         where = f"partition {context.partitionId()}, "
     folder = _spill_folder(pipeline)
     rows, size = [], 0
-    plan = plan_of(pipeline, now_us())
-    for row in fold_placed(plan, placed(batches), where):
+    for row in fold_placed(plan_of(pipeline, now_us()), placed(batches), where):
         size += len(row[-1])
         if size > MESSAGE_BYTES_MAX:
             raise BadArgument(
