@@ -810,6 +810,12 @@ def test_types_of_lists(connection):
         ("SELECT t.typname, CASE WHEN p.proname='array_recv' THEN t.typelem END FROM pg_type AS t "
          "LEFT JOIN pg_proc AS p ON p.oid = t.typreceive WHERE t.typname IN ('int8', '_int8') "
          "ORDER BY t.oid", [("int8", None), ("_int8", 20)]),
+        # Ruby's pg; Perl's DBI
+        ("SELECT t.typname, ti.proname AS typinput FROM pg_type AS t JOIN pg_proc AS ti ON "
+         "ti.oid = t.typinput WHERE t.oid IN (16, 1184) OR typelem = 20 ORDER BY t.oid",
+         [("bool", "boolin"), ("_int8", "array_in"), ("timestamptz", "timestamptz_in")]),
+        ("SELECT pg_catalog.pg_index_column_has_property(i.indexrelid, 1, 'desc') FROM pg_index i",
+         []),
         # DataGrip, DBeaver
         ("select N.xmin as state, nspname, rolconfig from pg_catalog.pg_namespace N join "
          "pg_catalog.pg_roles R on R.oid = N.nspowner where nspname = current_schema() order by "

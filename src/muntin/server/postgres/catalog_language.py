@@ -50,6 +50,7 @@ _CALLS: dict[str, str] = {
     "pg_is_other_temp_schema": "FALSE",
     "pg_is_wal_replay_paused": "FALSE",
     "pg_indexam_has_property": "FALSE",
+    "pg_index_column_has_property": "FALSE",
     "pg_postmaster_start_time": "CAST(NULL AS TIMESTAMP)",
 }
 _CALLS |= dict.fromkeys(("to_regtype", "age"), _NO_NUMBER)

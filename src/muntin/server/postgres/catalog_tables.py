@@ -130,7 +130,7 @@ def _server_rows(known: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
             {"name": n, "setting": value, "sourceline": None} for n, value in SETTINGS.items()
         ],
         "pg_tables": listed,
-        "pg_proc": [_procedure(at, name) for at, name in enumerate(_RECEIVE, start=1)],
+        "pg_proc": [_procedure(at, name) for at, name in enumerate(_PROCEDURES, start=1)],
     }
 
 
@@ -162,7 +162,7 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     row = {
         "oid": oid, "typname": short, "typnamespace": _CATALOG, "typowner": 10,
         "typlen": kind.size, "typbyval": kind.size > 0, "typtype": "b", "typcategory": category,
-        "typisdefined": True, "typdelim": ",", "typarray": kind.lists, "typinput": short + "in",
+        "typisdefined": True, "typdelim": ",", "typarray": kind.lists, "typinput": binary + "in",
         "typtypmod": -1, "typreceive": binary + "recv", "typsend": binary + "send",
     }  # fmt: skip
     yield row
@@ -173,11 +173,13 @@ def _types(kind: PostgresType) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
 
 
-_RECEIVE = ("array_recv", *(row["typreceive"] for kind in TYPES for row in [*_types(kind)][:1]))
+_PROCEDURES = dict.fromkeys(
+    row[one] for kind in TYPES for row in _types(kind) for one in ("typinput", "typreceive")
+)
 
 
 def _procedure(oid: int, name: str) -> dict[str, Any]:
-    """By the names of these Npgsql tells which types are lists."""
+    """By the names of these Npgsql and Ruby's pg tell which types are lists."""
     return {"oid": oid, "proname": name, "pronamespace": _CATALOG, "prokind": "f", "pronargs": 1,
             "proargtypes": "2281"}  # fmt: skip
 
