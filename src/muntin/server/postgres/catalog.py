@@ -26,7 +26,6 @@ _LIMITS = Limits(
     cache_bytes=1 << 20, concurrent=2,
 )  # fmt: skip
 _TYPED = ("pg_attribute", "information_schema.columns")
-_TYPING_SECONDS = 3.0  # of a window; tables that are left then have the types of the open one
 _KEPT_SECONDS = 5.0  # sums may have outgrown 64 bits meanwhile
 
 
@@ -95,10 +94,7 @@ class PostgresCatalog:
         key, is_open, began = (tuple(known.values()), window), window == OPEN, time.monotonic()
         made = self._made.get(is_open)
         if made is None or made[0] != key or began > made[1]:
-            columns: dict[str, Columns] = {}
-            for name, relation in known.items():
-                in_time = time.monotonic() - began < _TYPING_SECONDS
-                columns[name] = self._columns_of(relation, window if in_time else OPEN)
+            columns = {name: self._columns_of(each, window) for name, each in known.items()}
             until = time.monotonic() + _KEPT_SECONDS
             made = key, until, catalog_tables(known, columns)
             complete = all(columns.values()) and not any(
