@@ -17,9 +17,12 @@ class Cache(Generic[V]):
     """
 
     def __init__(
-        self, bytes_max: float = math.inf, kept_seconds: float = math.inf,
-        clock: Callable[[], float] = time.monotonic, entries_max: float = math.inf,
-    ) -> None:  # fmt: skip
+        self,
+        bytes_max: float = math.inf,
+        kept_seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        entries_max: float = math.inf,
+    ) -> None:
         self._bytes_max = bytes_max
         self._kept_seconds = kept_seconds
         self._clock = clock

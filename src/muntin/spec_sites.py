@@ -108,9 +108,13 @@ class Ranking(Strict):
     def said(self) -> dict[str, Any]:
         """What both sides compare, as JSON values."""
         return {
-            "summary": self.summary, "key": list(self.key), "value": self.value,
-            "scale": self.scale, "window_us": self.window, "unit_us": self.unit,
-        }  # fmt: skip
+            "summary": self.summary,
+            "key": list(self.key),
+            "value": self.value,
+            "scale": self.scale,
+            "window_us": self.window,
+            "unit_us": self.unit,
+        }
 
 
 class SiteSpec(Ranking, TokenSpec):

@@ -41,9 +41,13 @@ class Assembler:
     """Closes windows as panes are sealed."""
 
     def __init__(
-        self, pipeline: Pipeline, ledger: Ledger, writer: Writer, queries: StandingQueries,
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        writer: Writer,
+        queries: StandingQueries,
         cache: SegmentCache,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
         self._writer = writer

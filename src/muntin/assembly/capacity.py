@@ -157,9 +157,13 @@ def _of_drawn(spec: SegmentSpec, keys: Mapping[str, int], share: float) -> Mappi
 
 
 def _growth(
-    spec: SegmentSpec, made: Segment, keys: Mapping[str, int], of_drawn: Mapping[str, int],
-    drawn: int, events: float,
-) -> float:  # fmt: skip
+    spec: SegmentSpec,
+    made: Segment,
+    keys: Mapping[str, int],
+    of_drawn: Mapping[str, int],
+    drawn: int,
+    events: float,
+) -> float:
     """How many times the rows of a slice of the `drawn` events those of all its events are."""
     if events <= drawn:
         return 1.0

@@ -87,9 +87,13 @@ def closed_lines(
 
 
 def _result(
-    pipeline: Pipeline, standing: StandingQueries, query: str, layout: Layout, length: int,
+    pipeline: Pipeline,
+    standing: StandingQueries,
+    query: str,
+    layout: Layout,
+    length: int,
     draw: Draw,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """What a query gives for a window."""
     start = now_us() // length * length
     info = PipelineInfo(pipeline.name, {}, 0, None, None, None, 0, 0, 0, 0, 0, None)

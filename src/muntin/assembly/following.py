@@ -195,9 +195,12 @@ class GridFollower(_Follower):
     """Tumbling and sliding windows: their panes are merged when they close."""
 
     def __init__(
-        self, layout: Layout, spec: WindowSpec, stored: Mapping[str, Any] | None,
+        self,
+        layout: Layout,
+        spec: WindowSpec,
+        stored: Mapping[str, Any] | None,
         history_dropped: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(layout, stored)
         self._length = spec.length
         self._every = spec.every or spec.length
@@ -393,8 +396,15 @@ def chunks(slices: Slices, start: int, end: int, length: int) -> Iterator[tuple[
 def _closed(layout: Layout, boundary: Boundary, merged: Merged) -> ClosingWindow:
     assert merged.segment is not None  # noqa: S101 (a window that closes holds events)
     window = ClosedWindow(
-        summary=layout.name, start=boundary.start, end=boundary.end, reason=boundary.reason,
-        revision=0, overflowed=boundary.overflowed, events=merged.events, late=merged.late,
-        fill=layout.spec.fill(merged.segment), closed_at=0,
-    )  # fmt: skip
+        summary=layout.name,
+        start=boundary.start,
+        end=boundary.end,
+        reason=boundary.reason,
+        revision=0,
+        overflowed=boundary.overflowed,
+        events=merged.events,
+        late=merged.late,
+        fill=layout.spec.fill(merged.segment),
+        closed_at=0,
+    )
     return ClosingWindow(window, merged)

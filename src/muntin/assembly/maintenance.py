@@ -50,11 +50,16 @@ class Maintenance:
     """Housekeeping of one pipeline's part of a ledger."""
 
     def __init__(
-        self, pipeline: Pipeline, ledger: Ledger, writer: Writer, layouts: Mapping[str, Layout],
-        cuttings: Mapping[str, Cutting], cache: SegmentCache,
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        writer: Writer,
+        layouts: Mapping[str, Layout],
+        cuttings: Mapping[str, Cutting],
+        cache: SegmentCache,
         open_starts: Callable[[str, int], Sequence[int]],
         open_from: Callable[[], tuple[Mapping[str, int], Mapping[str, int]]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`open_starts`: starts of the windows of a summary that have not closed, before a time;
         `open_from`: the first of them, of each summary and of each query on its windows."""
         self._pipeline = pipeline

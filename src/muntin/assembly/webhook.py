@@ -48,9 +48,12 @@ class Webhook:
     `following` offers the same event until it was taken."""
 
     def __init__(
-        self, url: str, key: bytes, following: Callable[[], WebhookEvent | None],
+        self,
+        url: str,
+        key: bytes,
+        following: Callable[[], WebhookEvent | None],
         taken: Callable[[WebhookEvent], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.target = url, key
         self._parts = urlsplit(url)
         self._key = key

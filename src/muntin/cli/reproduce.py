@@ -7,14 +7,22 @@ from pathlib import Path
 import typer
 
 EXPERIMENTS = {
-    "vector-matrix": "characterize/vector_matrix.py", "quantiles": "characterize/quantiles.py",
-    "periodic": "characterize/periodic.py", "fingerprint": "characterize/fingerprint.py",
-    "top-k": "characterize/topk.py", "peers-quantiles": "peers/quantiles.py",
-    "peers-frequency": "peers/frequency.py", "peers-distinct": "peers/distinct.py",
-    "peers-filters": "peers/filters.py", "peers-sums": "peers/sums.py",
-    "peers-by-key": "peers/by_key.py", "peers-sliding": "peers/sliding.py",
-    "peers-streams": "peers/streams.py", "growth": "growth.py", "scale": "scale.py",
-}  # fmt: skip
+    "vector-matrix": "characterize/vector_matrix.py",
+    "quantiles": "characterize/quantiles.py",
+    "periodic": "characterize/periodic.py",
+    "fingerprint": "characterize/fingerprint.py",
+    "top-k": "characterize/topk.py",
+    "peers-quantiles": "peers/quantiles.py",
+    "peers-frequency": "peers/frequency.py",
+    "peers-distinct": "peers/distinct.py",
+    "peers-filters": "peers/filters.py",
+    "peers-sums": "peers/sums.py",
+    "peers-by-key": "peers/by_key.py",
+    "peers-sliding": "peers/sliding.py",
+    "peers-streams": "peers/streams.py",
+    "growth": "growth.py",
+    "scale": "scale.py",
+}
 
 
 def register(app: typer.Typer) -> None:

@@ -92,7 +92,8 @@ class Sample:
 
     def made(self, expression: str) -> pa.ChunkedArray:
         """What DuckDB makes of each row."""
-        return self.connection.sql(f"SELECT {expression} AS t FROM sample").to_arrow_table()["t"]
+        made = self.connection.sql(f"SELECT {expression} AS t FROM sample")
+        return made.to_arrow_table()["t"]
 
     def first(self, name: str, bad: np.ndarray) -> str:
         """The first of the values that are bad, and its row; not those that are null."""

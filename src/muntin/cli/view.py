@@ -168,10 +168,14 @@ class LiveView:
             fill = ", ".join(f"{key} {n:,}" for key, n in list(window.fill.items())[:3])
             reason = f"[yellow]{window.reason}[/]" if window.reason == "capacity" else window.reason
             table.add_row(
-                window.summary, instant_text(window.start), instant_text(window.end),
+                window.summary,
+                instant_text(window.start),
+                instant_text(window.end),
                 reason + (f" (revision {window.revision})" if window.revision else ""),
-                f"{window.events:,}", f"{window.late:,}", fill,
-            )  # fmt: skip
+                f"{window.events:,}",
+                f"{window.late:,}",
+                fill,
+            )
         return table
 
     def _query(self, name: str) -> RenderableType:

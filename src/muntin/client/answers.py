@@ -103,9 +103,13 @@ def error_of(about: Mapping[str, Any], statement: str | None) -> MuntinError:
         return LedgerError(message)
     if statement is not None and code not in NO_FAULT_OF_A_STATEMENT:
         return SelectError(
-            message, code=code, text=statement, position=about.get("position", 0),
-            length=about.get("length", 0), remedy=remedy,
-        )  # fmt: skip
+            message,
+            code=code,
+            text=statement,
+            position=about.get("position", 0),
+            length=about.get("length", 0),
+            remedy=remedy,
+        )
     return ServerError(f"{message}; {remedy}" if remedy else message, code)
 
 
@@ -116,9 +120,12 @@ def update_of(message: Mapping[str, Any]) -> Update:
     given = message.get("result")
     return Update(
         result=None if given is None else Result.of(_table(given), given),
-        window=message.get("window"), seq=message.get("seq"), after=message.get("after"),
-        error=message.get("error"), state=message.get("state"),
-    )  # fmt: skip
+        window=message.get("window"),
+        seq=message.get("seq"),
+        after=message.get("after"),
+        error=message.get("error"),
+        state=message.get("state"),
+    )
 
 
 def _table(given: Mapping[str, Any]) -> pa.Table:

@@ -111,9 +111,12 @@ class Subscription(Iterator[Update], AbstractContextManager["Subscription"]):
         self._leave.close()
         try:
             socket = open_socket(
-                self._address, additional_headers=self._headers, compression=None,
-                max_size=PUSH_BYTES_MAX, open_timeout=self._timeout,
-            )  # fmt: skip
+                self._address,
+                additional_headers=self._headers,
+                compression=None,
+                max_size=PUSH_BYTES_MAX,
+                open_timeout=self._timeout,
+            )
         except InvalidStatus as refused:
             raise refusal(
                 refused.response.status_code, bytes(refused.response.body or b"")

@@ -46,9 +46,13 @@ def values_of(what: str, seed: int = 1, per_second: float = 2_000.0) -> Iterator
 
 
 def produce(
-    values: Iterable[bytes], topic: str, options: Mapping[str, str], *, rate: float | None = None,
+    values: Iterable[bytes],
+    topic: str,
+    options: Mapping[str, str],
+    *,
+    rate: float | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Produced:  # fmt: skip
+) -> Produced:
     """Send values to a topic, each once it is due; returns when all are acknowledged.
 
     `options`: librdkafka's, such as `bootstrap.servers`. `rate`: records a second; by default as

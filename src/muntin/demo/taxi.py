@@ -11,8 +11,13 @@ import pyarrow as pa
 from muntin.errors import BadArgument
 
 KEYS: tuple[str | tuple[str, str], ...] = (
-    "driver", "area", ("driver", "area"), "car_class", "car_number", ("driver", "car_number"),
-)  # fmt: skip
+    "driver",
+    "area",
+    ("driver", "area"),
+    "car_class",
+    "car_number",
+    ("driver", "car_number"),
+)
 INDICATORS = ("served", "cancelled", "delivery_time", "distance", "fare", "tip", "rating")
 SCHEMA = ", ".join(
     [
@@ -56,9 +61,12 @@ PIPELINE: dict[str, Any] = {
 
 
 def orders(
-    n: int, drivers: int = 20_000, seed: int = 1, start_us: int = _START_US,
+    n: int,
+    drivers: int = 20_000,
+    seed: int = 1,
+    start_us: int = _START_US,
     per_second: float = 2_000.0,
-) -> pa.RecordBatch:  # fmt: skip
+) -> pa.RecordBatch:
     """Orders in the order of their time.
 
     Parameters

@@ -56,10 +56,13 @@ class DeltaLake:
         if table is None:
             try:
                 table = DeltaTable.create(
-                    self._place, rows.schema, mode="error",
-                    configuration={ABOUT: about_of(rows.schema)}, storage_options=_SOON,
+                    self._place,
+                    rows.schema,
+                    mode="error",
+                    configuration={ABOUT: about_of(rows.schema)},
+                    storage_options=_SOON,
                     raise_if_key_not_exists=False,
-                )  # fmt: skip
+                )
             except DeltaError as problem:
                 if not DeltaTable.is_deltatable(self._place, _SOON):
                     raise

@@ -173,7 +173,8 @@ def _newest(done: Done) -> dict[int, tuple[int, int]]:
 
 def _events_out(newest: Mapping[int, tuple[int, int]], start: int, end: int | None) -> int:
     """Of what begins in [start, end)."""
-    return sum(n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
+    found = (n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
+    return sum(found)
 
 
 def _overlap(layout: Layout) -> bool:
@@ -215,9 +216,14 @@ TRIES = 5
 
 
 def export(
-    ledger: Ledger, summary: str, to: Form, place: str, *,
-    of: Literal["windows", "panes"] = "windows", catalog: str = "default",
-) -> Exported:  # fmt: skip
+    ledger: Ledger,
+    summary: str,
+    to: Form,
+    place: str,
+    *,
+    of: Literal["windows", "panes"] = "windows",
+    catalog: str = "default",
+) -> Exported:
     """Append what a table does not have yet of a summary's closed windows, or sealed panes.
 
     Each revision of a window goes out once, and so does each pane, and again when late events have
@@ -318,9 +324,13 @@ def _check_same(target: Target, about: Mapping[str, Any], place: str, *, empty: 
 
 
 def _append(
-    target: Target, place: str, layout: Layout, groups: Iterator[list[Unit]], said: Exported,
+    target: Target,
+    place: str,
+    layout: Layout,
+    groups: Iterator[list[Unit]],
+    said: Exported,
     about: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     schema, by = target.schema(), [*chain.from_iterable(layout.spec.tables())]
     metadata = {ABOUT: json.dumps(about)}
     for units in groups:

@@ -199,10 +199,15 @@ class PeriodicSpec(SummarySpec):
     def _calm(self) -> HyperCalm:
         mean = self.k / self.shards  # and six deviations: the k highest fall on shards by chance
         return summaries.HyperCalm(
-            self.memory // self.shards, self.gap, self.interval_unit,
-            min(self.k, math.ceil(mean + 6 * math.sqrt(mean))), consecutive=self.consecutive,
-            batch_size=self.batch_size, resolution=self.resolution, item_bytes=self.item_bytes,
-        )  # fmt: skip
+            self.memory // self.shards,
+            self.gap,
+            self.interval_unit,
+            min(self.k, math.ceil(mean + 6 * math.sqrt(mean))),
+            consecutive=self.consecutive,
+            batch_size=self.batch_size,
+            resolution=self.resolution,
+            item_bytes=self.item_bytes,
+        )
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -99,6 +99,7 @@ def beyond(numbers: Any, least: int, most: int | None) -> np.ndarray | None:
 def _not_utf8(column: Any) -> np.ndarray | None:
     if is_sound(column.dictionary if pa.types.is_dictionary(column.type) else column):
         return None
-    texts = [value or b"" for value in decoded(column).cast(pa.large_binary()).to_pylist()]
+    raw = decoded(column).cast(pa.large_binary())
+    texts = [value or b"" for value in raw.to_pylist()]
     bad = [text.decode(errors="ignore").encode() != text for text in texts]
     return np.array(bad, bool) if any(bad) else None

@@ -94,7 +94,8 @@ class _PatientConnection(psycopg.Connection[Any]):
     patience: float = 10.0
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        return super().wait(gen, interval, timeout=self.patience if timeout is None else timeout)
+        limit = self.patience if timeout is None else timeout
+        return super().wait(gen, interval, timeout=limit)
 
 
 class PostgresStore:
@@ -270,11 +271,16 @@ class PostgresStore:
 
     def append(self, head: Head, newer: Head, entry: Entry, patience: float) -> bool:
         given = {
-            "number": head.number, "token": head.token, "newer": newer.token,
+            "number": head.number,
+            "token": head.token,
+            "newer": newer.token,
             "keys": [key for key, _ in entry.changes],
-            "bodies": [body for _, body in entry.changes], "gone": list(entry.gone),
-            "kept": GONE_SECONDS, "log_kept": entry.log_kept, "channel": self._channel,
-        }  # fmt: skip
+            "bodies": [body for _, body in entry.changes],
+            "gone": list(entry.gone),
+            "kept": GONE_SECONDS,
+            "log_kept": entry.log_kept,
+            "channel": self._channel,
+        }
         payloads, rows = _rows(entry.payloads)
         with self._connection(patience) as connection:
             statement = self._sql(_APPEND, payloads=payloads)

@@ -219,7 +219,8 @@ class RedisStore:
         return found.decode()
 
     def load(self, patience: float) -> tuple[Head, Iterator[Sequence[Change]]]:
-        return _head(self._head(patience).encode()), self._loaded(patience)
+        head = _head(self._head(patience).encode())
+        return head, self._loaded(patience)
 
     def _loaded(self, patience: float) -> Iterator[Sequence[Change]]:
         cursor: Any = 0

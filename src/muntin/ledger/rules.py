@@ -82,7 +82,8 @@ def blob(payload: object, what: str) -> bytes:
     """`payload` as bytes of an allowed size, never the caller's buffer."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise BadArgument(f"{what} must be bytes, not {type(payload).__name__}")
-    _check_size(payload.nbytes if isinstance(payload, memoryview) else len(payload), what)
+    size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+    _check_size(size, what)
     return bytes(payload)
 
 

@@ -81,7 +81,8 @@ _AS_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 def checksum(values: Sequence[int | str | None], stored: bytes = b"") -> int:
     """CRC-32C of a row."""
-    crc = google_crc32c.value(_AS_JSON(values).encode("ascii"))
+    described = _AS_JSON(values).encode("ascii")
+    crc = google_crc32c.value(described)
     return google_crc32c.extend(crc, stored) if stored else crc
 
 
@@ -175,9 +176,14 @@ _SEAL = {False: ("crc",), True: ("size", "codec", "crc", "payload")}
 
 
 def _table(
-    name: str, declared: str, *more: str, payload: bool = False, keys: int = 1,
-    reused: bool = False, rowid: bool = False,
-) -> SqlTable:  # fmt: skip
+    name: str,
+    declared: str,
+    *more: str,
+    payload: bool = False,
+    keys: int = 1,
+    reused: bool = False,
+    rowid: bool = False,
+) -> SqlTable:
     """A table from its columns: whole numbers, unless they say `text`; with ? where null may stand.
 
     `more` are further constraints. A key of one column is an id: it is never used again, unless it

@@ -47,9 +47,15 @@ class SqliteLedger(View):
     """
 
     def __init__(
-        self, path: str | Path, *, create: bool = True, synchronous: Synchronous = "normal",
-        busy_seconds: float = BUSY_SECONDS, url: str | None = None, file: SqliteFile | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        synchronous: Synchronous = "normal",
+        busy_seconds: float = BUSY_SECONDS,
+        url: str | None = None,
+        file: SqliteFile | None = None,
+    ) -> None:
         self._file = file or SqliteFile(Path(path), synchronous, busy_seconds)
         self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
         self._file.prepare(create=create)
@@ -66,9 +72,14 @@ class SqliteLedger(View):
         return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def open_writer(
-        self, pipeline: str, spec: Mapping[str, Any], *, query_id: str, mode: Mode = "continue",
+        self,
+        pipeline: str,
+        spec: Mapping[str, Any],
+        *,
+        query_id: str,
+        mode: Mode = "continue",
         begins: int = 0,
-    ) -> Writer:  # fmt: skip
+    ) -> Writer:
         """Become the pipeline's writer: takes the next epoch, so that older writers are refused.
 
         `spec`: the pipeline as JSON; stored for readers. Its "summaries" (name -> {"kind", ...})

@@ -63,12 +63,16 @@ def storing(opened: Opened, batch: Batch, now: int) -> Callable[[Tables, Record]
         _store_rejected(connection, record, rejected, now)
         _mark(connection, mine, batch, ranges)
         record.update(
-            query_id=batch.query_id, watermark=newer(watermark, batch.watermark),
+            query_id=batch.query_id,
+            watermark=newer(watermark, batch.watermark),
             max_event_time=newer(record["max_event_time"], batch.max_event_time),
-            batches=record["batches"] + 1, read=record["read"] + batch.read,
-            counted=record["counted"] + batch.counted, late=record["late"] + late,
-            rejected=record["rejected"] + batch.rejected_count, committed_at=now,
-        )  # fmt: skip
+            batches=record["batches"] + 1,
+            read=record["read"] + batch.read,
+            counted=record["counted"] + batch.counted,
+            late=record["late"] + late,
+            rejected=record["rejected"] + batch.rejected_count,
+            committed_at=now,
+        )
         connection.put_row(schema.PIPELINES, *record.values())
         return True
 
@@ -87,9 +91,12 @@ def _mark(connection: Tables, pipeline: int, batch: Batch, ranges: list[tuple[in
 
 
 def _store_partials(
-    connection: Tables, opened: Opened, batch: Batch, panes: Mapping[str, Slices],
+    connection: Tables,
+    opened: Opened,
+    batch: Batch,
+    panes: Mapping[str, Slices],
     watermark: int | None,
-) -> None:  # fmt: skip
+) -> None:
     pane_us = opened.owned.pane_us
     for name in {partial.summary: None for partial in batch.partials}:
         summary = opened.identifiers[ROLE_SUMMARY, name]

@@ -44,9 +44,14 @@ class Opened:
 
 
 def become_writer(
-    connection: Tables, url: str, pipeline: str, spec: Mapping[str, Any], query_id: str, mode: Mode,
+    connection: Tables,
+    url: str,
+    pipeline: str,
+    spec: Mapping[str, Any],
+    query_id: str,
+    mode: Mode,
     begins: int,
-) -> Opened:  # fmt: skip
+) -> Opened:
     """Take the next epoch; what is wrong is raised and leaves no trace."""
     check_name(pipeline, "pipeline")
     check_query_id(query_id)
@@ -111,7 +116,8 @@ def store_spec(
 def _register(
     connection: Tables, record: Mapping[str, Any], role: str, name: str, kind: str
 ) -> int:
-    rows = connection.rows(schema.NAMES, "WHERE role = ? AND name = ?", (role, name))
+    where = "WHERE role = ? AND name = ?"
+    rows = connection.rows(schema.NAMES, where, (role, name))
     if rows:
         identifier, _, _, owner, old_kind = rows[0]
         if owner != record["id"]:

@@ -121,9 +121,14 @@ class View:
     # Pieces
 
     def pieces(
-        self, summary: str, length: int, start: int | None = None, end: int | None = None, *,
+        self,
+        summary: str,
+        length: int,
+        start: int | None = None,
+        end: int | None = None,
+        *,
         known: Mapping[int, Piece] | None = None,
-    ) -> list[Piece]:  # fmt: skip
+    ) -> list[Piece]:
         """Pieces of that length that overlap [start, end), by id, without their payloads. `known`:
         some of this ledger that were read earlier, by id: they are not read again."""
         low, high = time_range(start, end)
@@ -212,9 +217,15 @@ class View:
     # Windows and trends
 
     def windows(
-        self, summary: str | None = None, *, start: int | None = None, end: int | None = None,
-        limit: int = 1000, newest_first: bool = False, revisions: bool = False,
-    ) -> list[ClosedWindow]:  # fmt: skip
+        self,
+        summary: str | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[ClosedWindow]:
         """Closed windows that start in [start, end), by (start, summary, revision). The newest
         revision of each, or all that are kept with `revisions`."""
         conditions, values = ["start >= ?", "start < ?"], [*time_range(start, end)]
@@ -300,9 +311,15 @@ class View:
         return counted[0][0], found[0][0]
 
     def trend(
-        self, query: str, *, start: int | None = None, end: int | None = None, limit: int = 1000,
-        newest_first: bool = False, revisions: bool = False,
-    ) -> list[TrendPoint]:  # fmt: skip
+        self,
+        query: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+        revisions: bool = False,
+    ) -> list[TrendPoint]:
         """A standing query's results of the windows that start in [start, end). The newest revision
         of each, or all that are kept with `revisions`."""
         down = " DESC" if newest_first else ""
@@ -414,7 +431,8 @@ def _closings(
 ) -> tuple[str, tuple[int | str, ...]]:
     """A condition on closings, and its values."""
     which = f"number > ? AND number <= ? AND closings.{_newest('closings', 'summary')}"
-    values = (whole(after, "after"), INT64_MAX if until is None else whole(until, "until"))
+    last = INT64_MAX if until is None else whole(until, "until")
+    values = (whole(after, "after"), last)
     if summary is None:
         return which, values
     # +: else SQLite sorts all of the summary's by number

@@ -87,7 +87,8 @@ class Writer:
             return outcome
 
     def _fenced_record(self, connection: Tables) -> Record:
-        rows = connection.rows(schema.PIPELINES, "WHERE id = ?", (self._opened.identifier,))
+        where = "WHERE id = ?"
+        rows = connection.rows(schema.PIPELINES, where, (self._opened.identifier,))
         if not rows:
             raise LedgerError(
                 f'pipeline "{self._opened.pipeline}" is gone from {self._url}: was the file '
@@ -289,9 +290,12 @@ class Writer:
     # Windows, trends, documents
 
     def close_windows(
-        self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint],
-        assembler: Mapping[str, Any], answers: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        windows: Sequence[ClosedWindow],
+        trends: Sequence[TrendPoint],
+        assembler: Mapping[str, Any],
+        answers: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> None:
         """Store windows, their trends and the assembler's state in one transaction.
 
         `answers`: to the clients' commands that have changed that state, as of `answer`.

@@ -22,9 +22,13 @@ FindOvertaken = Callable[[Results, AskedSpan], tuple[Mapping[str, Any], tuple[No
 
 
 def trend(
-    view: View, query: str, asked: ForClause | None, info: PipelineInfo, cache: Cache[Any],
+    view: View,
+    query: str,
+    asked: ForClause | None,
+    info: PipelineInfo,
+    cache: Cache[Any],
     overtaken: FindOvertaken,
-) -> LoadedTable:  # fmt: skip
+) -> LoadedTable:
     """Results of a standing query, one after the other. `overtaken` says what they do not."""
     (start, end), most = _span(asked, info), _most(asked)
     found = view.trend_marks(query, start=start, end=end, limit=most + 1)

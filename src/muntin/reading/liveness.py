@@ -48,7 +48,8 @@ def liveness(
     limit = max(STALE_US_MIN, STALE_TRIGGERS * trigger_us)
     if silent > limit:
         return Liveness("stale", True, silent)
-    return Liveness("idle" if now_us - committed > limit else "running", False, silent)
+    idle = now_us - committed > limit
+    return Liveness("idle" if idle else "running", False, silent)
 
 
 class Hearing:

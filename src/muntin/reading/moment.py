@@ -140,13 +140,18 @@ class LedgerMoment:
         known = self.pipeline_of(window.summary)
         if not points or known is None:
             return None
-        point = ([point for point in points if point.revision == window.revision] or points)[-1]
+        same = [point for point in points if point.revision == window.revision]
+        point = (same or points)[-1]
         return read_result(point, known.info.watermark, stale=self.stale(known))
 
     def _history(
-        self, what: str, name: str, window: ForClause | None, known: Known,
+        self,
+        what: str,
+        name: str,
+        window: ForClause | None,
+        known: Known,
         read: Callable[..., LoadedTable],
-    ) -> LoadedTable:  # fmt: skip
+    ) -> LoadedTable:
         found = self.snapshot.once(
             (what, name, window),
             lambda: read(self.view, name, window, known.info),
@@ -223,9 +228,14 @@ class LedgerMoment:
         )  # fmt: skip
 
     def _uncounted(
-        self, known: Known, layout: Layout, merged: Merged, reach: Reach, span: TimeSpan | None,
+        self,
+        known: Known,
+        layout: Layout,
+        merged: Merged,
+        reach: Reach,
+        span: TimeSpan | None,
         keys: KeyNames | None,
-    ) -> dict[Part, Uncounted]:  # fmt: skip
+    ) -> dict[Part, Uncounted]:
         """What a summary, its keys and indicators have not counted of a span, and since when they
         have counted all."""
         lacking = {} if merged.segment is None else layout.spec.lacking(merged.segment, keys)
@@ -247,13 +257,22 @@ class LedgerMoment:
         if read.span is not None:
             covered = (read.span[0] // pane * pane, (read.span[1] // pane + 1) * pane)
         return LoadedWindow(
-            summary=read.summary, covered=covered, stored=covered, watermark=known.info.watermark,
-            revision=0, late=read.late, stale=False, exact=False, proven=False,
+            summary=read.summary,
+            covered=covered,
+            stored=covered,
+            watermark=known.info.watermark,
+            revision=0,
+            late=read.late,
+            stale=False,
+            exact=False,
+            proven=False,
             bounds=spec.bounds_of(read.states),
             uncounted={} if lacking is None else {WHOLE: lacking},
-            notes=() if covered else (_nothing(name, None, None),), token=read.token, like=None,
+            notes=() if covered else (_nothing(name, None, None),),
+            token=read.token,
+            like=None,
             among=None,
-        )  # fmt: skip
+        )
 
     def _span(
         self, known: Known, layout: Layout, window: ForClause, bounds: TimeSpan | None
@@ -345,9 +364,13 @@ def window_at(view: View, summary: str, start: int) -> ClosedWindow | None:
 
 
 def check_stored(
-    name: str, window: ForClause, closed: ClosedWindow | None, asked: TimeSpan | None, reach: Reach,
+    name: str,
+    window: ForClause,
+    closed: ClosedWindow | None,
+    asked: TimeSpan | None,
+    reach: Reach,
     extent: Extent,
-) -> tuple[Note, ...]:  # fmt: skip
+) -> tuple[Note, ...]:
     """What to say where not all is stored of what was asked for. Raises SelectError: nothing is
     left of it, or a part of what is only right as a whole is not."""
     if asked is None:
@@ -386,16 +409,32 @@ def _nothing(name: str, asked: TimeSpan | None, bounds: TimeSpan | None) -> Note
 
 
 def loaded(
-    known: Known, layout: Layout, merged: Merged, *, covered: TimeSpan | None,
-    stored: TimeSpan | None, revision: int, notes: tuple[Note, ...],
+    known: Known,
+    layout: Layout,
+    merged: Merged,
+    *,
+    covered: TimeSpan | None,
+    stored: TimeSpan | None,
+    revision: int,
+    notes: tuple[Note, ...],
     uncounted: Mapping[Part, Uncounted],
-) -> LoadedWindow:  # fmt: skip
+) -> LoadedWindow:
     """What was merged, with what must be said about it; a run without events is no summary."""
     spec, segment = layout.spec, merged.segment
     return LoadedWindow(
-        summary=segment, covered=covered, stored=stored, watermark=known.info.watermark,
-        revision=revision, late=merged.late, stale=False, exact=spec.is_exact,
+        summary=segment,
+        covered=covered,
+        stored=stored,
+        watermark=known.info.watermark,
+        revision=revision,
+        late=merged.late,
+        stale=False,
+        exact=spec.is_exact,
         proven=segment is not None and spec.proven(segment),
-        bounds={} if segment is None else spec.bounds(segment), uncounted=uncounted, notes=notes,
-        token=merged.token, like=None, among=merged.among,
-    )  # fmt: skip
+        bounds={} if segment is None else spec.bounds(segment),
+        uncounted=uncounted,
+        notes=notes,
+        token=merged.token,
+        like=None,
+        among=merged.among,
+    )

@@ -104,9 +104,14 @@ class Pieces:
         return added_up([piece.slices.between(start, end) for piece in found])
 
     def segments(
-        self, layout: Layout, length: int, start: int, end: int, keys: KeyNames | None = None,
+        self,
+        layout: Layout,
+        length: int,
+        start: int,
+        end: int,
+        keys: KeyNames | None = None,
         shard: int | None = None,
-    ) -> list[Segment]:  # fmt: skip
+    ) -> list[Segment]:
         """The slices of one length that start in [start, end), piece by piece."""
         read = self.read(_of_shard(self.overlapping(layout, length, start, end), shard), keys)
         return [segment.between(start // length, -(-end // length)) for segment in read]

@@ -124,7 +124,8 @@ def _with_windows(marks: np.ndarray, lengths: np.ndarray, rows: pa.Table) -> pa.
     """The rows of results that have these marks, each with its window in front."""
     start, end, revision, _ = (pa.array(np.repeat(column, lengths)) for column in marks.T)
     front = [start.cast(_MOMENT), end.cast(_MOMENT), revision]
-    return pa.table([*front, *rows.columns], names=[*TREND_COLUMNS, *rows.column_names])
+    names = [*TREND_COLUMNS, *rows.column_names]
+    return pa.table([*front, *rows.columns], names=names)
 
 
 def _in_one_piece(tables: Sequence[pa.Table]) -> pa.Table:

@@ -84,7 +84,8 @@ def outdated(result: bytes, summary: str) -> bytes:
     )
     notes = [note for note in said["notes"] if note["code"] != "outdated"]
     said["notes"] = [*notes, Note("outdated", summary, message).to_dict()]
-    kept = {**metadata, _TRUE: json.dumps(said, ensure_ascii=False, allow_nan=False).encode()}
+    about = json.dumps(said, ensure_ascii=False, allow_nan=False)
+    kept = {**metadata, _TRUE: about.encode()}
     kept.pop(_COUNTED, None)  # it says already that it lacks some
     return _stream(table.replace_schema_metadata(kept))
 

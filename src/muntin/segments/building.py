@@ -20,10 +20,13 @@ WHOLE = 0  # `merge(..., step=WHOLE)`: all slices become slice 0
 
 
 def build(
-    algebra: Algebra, slices: np.ndarray, values: Sequence[pa.Array],
-    keys: Sequence[tuple[str, ...]] = ((),), columns: Mapping[str, pa.Array] | None = None,
+    algebra: Algebra,
+    slices: np.ndarray,
+    values: Sequence[pa.Array],
+    keys: Sequence[tuple[str, ...]] = ((),),
+    columns: Mapping[str, pa.Array] | None = None,
     limit: int | None = None,
-) -> Segment:  # fmt: skip
+) -> Segment:
     """The segment of a batch of events.
 
     Parameters
@@ -68,17 +71,26 @@ def build(
 
 
 def _fold(
-    algebra: Algebra, slices: np.ndarray, values: Sequence[Any], items: Keys | None, keys: Keys,
-    numbers: np.ndarray, limit: int | None,
-) -> Table:  # fmt: skip
+    algebra: Algebra,
+    slices: np.ndarray,
+    values: Sequence[Any],
+    items: Keys | None,
+    keys: Keys,
+    numbers: np.ndarray,
+    limit: int | None,
+) -> Table:
     found = group(slices, numbers, len(keys))
     if limit is not None:
         found = limited(found, limit, len(keys))
     table = Table(
-        keys=keys, slices=found.slices, starts=found.starts, key=found.keys,
+        keys=keys,
+        slices=found.slices,
+        starts=found.starts,
+        key=found.keys,
         events=frozen(np.diff(found.groups.bounds)),
-        states=algebra.fold(values, found.groups, items), items=items,
-    )  # fmt: skip
+        states=algebra.fold(values, found.groups, items),
+        items=items,
+    )
     return table.with_used_keys()
 
 
@@ -151,9 +163,13 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
         states = algebra.merge(whole.states, groups, whole.items)
         events = sums_of(whole.events, groups)
     table = replace(
-        whole, slices=found.slices, starts=found.starts, key=found.keys, events=frozen(events),
+        whole,
+        slices=found.slices,
+        starts=found.starts,
+        key=found.keys,
+        events=frozen(events),
         states=states,
-    )  # fmt: skip
+    )
     return table.with_used_keys()
 
 
@@ -182,11 +198,14 @@ def joined(parts: Sequence[Table]) -> Table:
     slices = np.concatenate([part.slices for part in parts])
     lengths = np.concatenate([np.diff(part.starts) for part in parts])
     return Table(
-        keys=keys, slices=slices, starts=np.concatenate(([0], np.cumsum(lengths))),
-        key=np.concatenate(key), events=np.concatenate([part.events for part in parts]),
+        keys=keys,
+        slices=slices,
+        starts=np.concatenate(([0], np.cumsum(lengths))),
+        key=np.concatenate(key),
+        events=np.concatenate([part.events for part in parts]),
         states={name: concat([one.get(name) for one in states], sizes) for name in names},
         items=items,
-    )  # fmt: skip
+    )
 
 
 def _renumbered(states: States, to: np.ndarray) -> States:

@@ -91,9 +91,12 @@ def encode(segment: Segment) -> bytes:
             f"at most {DECODED_BYTES_MAX // 2:,}: give the summary (more) `shards:`"
         )
     described: dict[str, Any] = {
-        "kind": segment.algebra.kind, "parameters": segment.algebra.parameters(),
-        "limit": segment.limit, "slices": len(segment.slices), "tables": tables,
-    }  # fmt: skip
+        "kind": segment.algebra.kind,
+        "parameters": segment.algebra.parameters(),
+        "limit": segment.limit,
+        "slices": len(segment.slices),
+        "tables": tables,
+    }
     if segment.shard:
         described["shard"] = segment.shard
     if texts:
@@ -363,9 +366,15 @@ def _dictionaries(entry: dict[str, Any]) -> list[tuple[tuple[str, ...], list[Any
 
 
 def _read_table(
-    reader: StreamReader, entry: dict[str, Any], slices: np.ndarray, sizes: np.ndarray,
-    all_events: np.ndarray, shapes: Mapping[str, Shape], texts: Mapping[str, Texts], left: int,
-) -> Table:  # fmt: skip
+    reader: StreamReader,
+    entry: dict[str, Any],
+    slices: np.ndarray,
+    sizes: np.ndarray,
+    all_events: np.ndarray,
+    shapes: Mapping[str, Shape],
+    texts: Mapping[str, Texts],
+    left: int,
+) -> Table:
     starts = laid_out(sizes, left // 8, least=1)
     if starts is None:
         raise CorruptSummary("segment: a slice of a table has no rows, or too many")

@@ -199,9 +199,14 @@ class Frequency(Algebra):
         return self._narrowed(cells, stored[0], hashes, *listed(stored))
 
     def _narrowed(
-        self, cells: Ragged, starts: np.ndarray, hashes: np.ndarray, value: np.ndarray,
-        lower: np.ndarray, upper: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        self,
+        cells: Ragged,
+        starts: np.ndarray,
+        hashes: np.ndarray,
+        value: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What lists say of the items of each row, with what its cells know better, all of it
         certain; and the least cell of each item, int64[items]."""
         least, noises = upper.copy(), np.zeros(len(starts) - 1, np.int64)

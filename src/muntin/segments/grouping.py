@@ -101,7 +101,8 @@ def _by_counting(slices: np.ndarray, keys: np.ndarray, width: int, runs: int) ->
     found, starts = np.empty(runs, np.int64), np.empty(runs + 1, np.int64)
     size = kernels.group_runs(slices, keys, width, order, bounds, key_of, found, starts)
     bounds, key_of = bounds[: size + 1].copy(), key_of[:size].copy()
-    return Grouped(Groups(frozen(order), frozen(bounds)), *map(frozen, (found, starts, key_of)))
+    groups = Groups(frozen(order), frozen(bounds))
+    return Grouped(groups, *map(frozen, (found, starts, key_of)))
 
 
 def _by_words(codes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -57,9 +57,13 @@ def _integers(column: pa.Array) -> np.ndarray:
 
 
 def read_keys(
-    reader: StreamReader, names: tuple[str, ...], kinds: list[Any], size: int,
-    texts: Mapping[str, Texts], left: int,
-) -> Keys:  # fmt: skip
+    reader: StreamReader,
+    names: tuple[str, ...],
+    kinds: list[Any],
+    size: int,
+    texts: Mapping[str, Texts],
+    left: int,
+) -> Keys:
     """What `write_keys` wrote of `size` keys. Raises CorruptSummary: keys that cannot be, or more
     than `left` bytes of them."""
     if not names:
@@ -113,7 +117,8 @@ def read_text(
     starts = laid_out(sizes, left)
     if starts is None:
         raise CorruptSummary("segment: the length of a key is impossible")
-    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(reader.raw(int(starts[-1])))]
+    text = reader.raw(int(starts[-1]))
+    buffers = [mask, pa.py_buffer(starts), pa.py_buffer(text)]
     array = pa.Array.from_buffers(kind, len(sizes), buffers)
     if not is_sound(array):
         raise CorruptSummary("segment: a key is not UTF-8")

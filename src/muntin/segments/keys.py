@@ -295,7 +295,8 @@ def union(parts: Sequence[Keys]) -> tuple[Keys, list[np.ndarray]]:
     to[order] = np.cumsum(new) - 1
     kept = pa.array(np.flatnonzero(new))
     keys = Keys(names, tuple(c.take(kept) for c in sorted_columns), frozen(hashes[order][new]))
-    return keys, np.split(to, np.cumsum([len(part) for part in parts])[:-1])
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return keys, np.split(to, ends)
 
 
 def _joined(name: str, columns: list[pa.Array]) -> pa.Array:

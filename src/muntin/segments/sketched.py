@@ -300,9 +300,15 @@ class SketchedSums(OfIndicators):
         return Encoded(columns).keys(names, len(columns[names[0]]))
 
     def _bounds(
-        self, table: Table, stored: tuple[np.ndarray, ...], row: np.ndarray, hashes: np.ndarray,
-        at: np.ndarray, *, likely: bool = False,
-    ) -> dict[str, pa.Array]:  # fmt: skip
+        self,
+        table: Table,
+        stored: tuple[np.ndarray, ...],
+        row: np.ndarray,
+        hashes: np.ndarray,
+        at: np.ndarray,
+        *,
+        likely: bool = False,
+    ) -> dict[str, pa.Array]:
         """Bounds of keys by their rows, hashes, and places in all lists (-1: in none). `likely`:
         the lower bounds of counts are those that hold at `confidence`, too."""
         starts, _, weights, gained, offsets, _ = stored
@@ -331,7 +337,8 @@ class SketchedSums(OfIndicators):
             hidden = whole < 0
             columns[name] = pa.array(value, mask=hidden)
             columns[f"{name}_lower"] = pa.array(lower, mask=hidden)
-        return {**columns, "confidence": pa.array(np.where(dense, self.confidence, 1.0))}
+        confidence = np.where(dense, self.confidence, 1.0)
+        return {**columns, "confidence": pa.array(confidence)}
 
     def _lane(
         self, where: tuple[Any, ...], stored: Ragged, cells: Ragged, dtype: Any

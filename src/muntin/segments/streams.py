@@ -101,9 +101,12 @@ class StreamWriter:
                 self.raw(column)
 
     def lists(
-        self, column: Ragged, keys: bool = False, *known: np.ndarray,
+        self,
+        column: Ragged,
+        keys: bool = False,
+        *known: np.ndarray,
         key_of: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Sizes, then first items and steps; bytes as they are. `key_of`: int64[lists]."""
         sizes = column.sizes
         self.numbers(sizes, *known)
@@ -353,9 +356,14 @@ class StreamReader:
         return states
 
     def lists(
-        self, rows: int, dtype: str, keys: bool, left: int, *known: np.ndarray,
+        self,
+        rows: int,
+        dtype: str,
+        keys: bool,
+        left: int,
+        *known: np.ndarray,
         key_of: np.ndarray | None = None,
-    ) -> Ragged:  # fmt: skip
+    ) -> Ragged:
         sizes = self.numbers(rows, *known)
         starts = laid_out(sizes, left // np.dtype(dtype).itemsize)
         if starts is None:

@@ -284,7 +284,8 @@ def key_rows(
     SummaryOverflow
         A sum that is wanted is beyond its type.
     """
-    answered = algebra.answer(table, Totals(None if names is None else frozenset(names), wide))
+    wanted = None if names is None else frozenset(names)
+    answered = algebra.answer(table, Totals(wanted, wide))
     columns = dict(zip(table.by, table.key_arrays(), strict=True))
     beyond = np.flatnonzero(answered["overflow"].to_numpy())
     if len(beyond):

@@ -110,10 +110,13 @@ class Table:
 
     def _moved(self, rows: np.ndarray, slices: np.ndarray, starts: np.ndarray) -> Table:
         return replace(
-            self, slices=slices, starts=starts, key=frozen(self.key[rows]),
+            self,
+            slices=slices,
+            starts=starts,
+            key=frozen(self.key[rows]),
             events=frozen(self.events[rows]),
             states={name: take(column, rows) for name, column in self.states.items()},
-        )  # fmt: skip
+        )
 
     def with_used_keys(self) -> Table:
         """Without keys and items that no row names."""

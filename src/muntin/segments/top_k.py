@@ -39,9 +39,12 @@ from muntin.summaries.checks import INT64_MAX, integer_in
 from muntin.summaries.space_saving import CAPACITY_MAX
 
 ENTRIES = {
-    "item": Shape(ragged=True), "weight": Shape(ragged=True), "gained": Shape(ragged=True),
-    "offset": Shape(), "total": Shape(required=True),
-}  # fmt: skip
+    "item": Shape(ragged=True),
+    "weight": Shape(ragged=True),
+    "gained": Shape(ragged=True),
+    "offset": Shape(),
+    "total": Shape(required=True),
+}
 
 
 @dataclass(frozen=True)
@@ -137,9 +140,12 @@ def entries_of(made: Sequence[np.ndarray]) -> dict[str, Column]:
     own_starts, own = room(len(starts), int(starts[-1]) if offsets.any() else 0)
     kernels.gather_gained(starts, offsets, gained, own_starts, own)
     return {
-        "item": trimmed(starts, items), "weight": trimmed(starts, weights),
-        "gained": trimmed(own_starts, own), "offset": present(offsets), "total": frozen(totals),
-    }  # fmt: skip
+        "item": trimmed(starts, items),
+        "weight": trimmed(starts, weights),
+        "gained": trimmed(own_starts, own),
+        "offset": present(offsets),
+        "total": frozen(totals),
+    }
 
 
 def flat(states: States, rows: int) -> tuple[np.ndarray, ...]:
@@ -271,4 +277,5 @@ def weights_table(
     rows = np.repeat(np.arange(len(totals)), len(items))
     asked = asked_items([*items] * len(totals))
     names = ["row", "item", "value", "lower", "upper", "confidence"]
-    return pa.table([rows, asked, *bounds, confidence], names).filter(pa.array(totals[rows] >= 0))
+    found = pa.table([rows, asked, *bounds, confidence], names)
+    return found.filter(pa.array(totals[rows] >= 0))

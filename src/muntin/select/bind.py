@@ -228,7 +228,8 @@ class Binder:
                 code="unknown_name",
             )
         self._check_closed(item)
-        return _bound("trend", item, query.name, trend_columns(self.columns_of(query)), "trend")
+        columns = trend_columns(self.columns_of(query))
+        return _bound("trend", item, query.name, columns, "trend")
 
     def _windows(self, item: SourceItem) -> Bound:
         arguments = item.arguments or ()

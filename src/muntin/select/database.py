@@ -65,10 +65,14 @@ class Database:
         self._threads: tuple[int, ThreadPoolExecutor] | None = None  # and whose they are
 
     def run(
-        self, sql: Callable[..., str], tables: Sequence[pa.Table], *,
-        parameters: Mapping[str, Any] | None = None, compared: Collection[str] | None = None,
+        self,
+        sql: Callable[..., str],
+        tables: Sequence[pa.Table],
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        compared: Collection[str] | None = None,
         seconds: float,
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         """The result of one statement.
 
         `sql`: its text, given the names that the tables have here, which no statement can spell.
@@ -92,10 +96,15 @@ class Database:
         raise DatabaseError("internal", "DuckDB failed on this statement")
 
     def _answer(
-        self, connection: _DuckCursor, sql: Callable[..., str], tables: Sequence[pa.Table],
-        parameters: Mapping[str, Any] | None, compared: Collection[str] | None, seconds: float,
+        self,
+        connection: _DuckCursor,
+        sql: Callable[..., str],
+        tables: Sequence[pa.Table],
+        parameters: Mapping[str, Any] | None,
+        compared: Collection[str] | None,
+        seconds: float,
         end: float,
-    ) -> pa.Table | None:  # fmt: skip
+    ) -> pa.Table | None:
         """None: DuckDB has given the database up. Never in the main thread: DuckDB makes errors of
         its own of a Ctrl-C that comes while it runs, or asks a table for its schema."""
         import duckdb  # at the first statement that needs it: many a process asks none
@@ -145,9 +154,12 @@ class Database:
             del reading  # it holds the error, whose frames hold DuckDB's reader and this frame
 
     def _read(
-        self, connection: _DuckCursor, sql: str, parameters: Mapping[str, Any] | None,
+        self,
+        connection: _DuckCursor,
+        sql: str,
+        parameters: Mapping[str, Any] | None,
         tables: Sequence[str] | None,
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         reader = connection.statement(sql, parameters, tables).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
         most, rows, size = self._limits, 0, 0

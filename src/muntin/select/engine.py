@@ -95,9 +95,13 @@ class Engine:
             return self._planner.plan(text, moment)
 
     def sql(
-        self, text: str, *, window: ForClause | None = None, now: datetime | int | None = None,
+        self,
+        text: str,
+        *,
+        window: ForClause | None = None,
+        now: datetime | int | None = None,
         wide: bool = False,
-    ) -> Result:  # fmt: skip
+    ) -> Result:
         """Run a statement: `read` it of what there is now, and `answer`.
 
         `window`: of FROM items without a clause; default the open one. Where it ends, it is one
@@ -164,9 +168,12 @@ class Engine:
 
         def run(tables: list[pa.Table]) -> pa.Table:
             return self._database.run(
-                sql, tables, parameters=None if moment is None else {NOW: moment},
-                compared=plan.compared, seconds=self.limits.seconds,
-            )  # fmt: skip
+                sql,
+                tables,
+                parameters=None if moment is None else {NOW: moment},
+                compared=plan.compared,
+                seconds=self.limits.seconds,
+            )
 
         try:
             return run(tables)
@@ -212,9 +219,13 @@ class Engine:
         return reads
 
     def _read(
-        self, bound: Bound, moment: Moment, closed: ForClause | None, load: _Load,
+        self,
+        bound: Bound,
+        moment: Moment,
+        closed: ForClause | None,
+        load: _Load,
         names: frozenset[str] | None,
-    ) -> _LoadedItem:  # fmt: skip
+    ) -> _LoadedItem:
         info = moment.summaries()[bound.source]
         if closed is not None and closed.end_us is None and info.kind in WITHOUT_WINDOWS:
             closed = None
@@ -292,12 +303,17 @@ def _result(table: pa.Table, reads: list[_LoadedItem], seconds: float) -> Result
     marks = [r.loaded.watermark for r in reads if r.loaded.watermark is not None]
     parts = {(r.window.source, r.window.asked): r.loaded.late for r in reads}
     return Result(
-        table, windows=tuple(r.window for r in reads), watermark=min(marks, default=None),
+        table,
+        windows=tuple(r.window for r in reads),
+        watermark=min(marks, default=None),
         revision=max((r.loaded.revision for r in reads), default=0),
-        exact=all(r.exact for r in reads), bounds=_bounds(reads),
+        exact=all(r.exact for r in reads),
+        bounds=_bounds(reads),
         notes=tuple(dict.fromkeys(note for r in reads for note in r.notes)),
-        late=sum(parts.values()), stale=any(r.loaded.stale for r in reads), seconds=seconds,
-    )  # fmt: skip
+        late=sum(parts.values()),
+        stale=any(r.loaded.stale for r in reads),
+        seconds=seconds,
+    )
 
 
 def _bounds(reads: list[_LoadedItem]) -> dict[str, Any]:

@@ -306,4 +306,5 @@ TABLE_FUNCTIONS: dict[str, TableFunction] = {
 
 def usages(info: SummaryInfo) -> str:
     """How a summary is asked, for messages."""
-    return " or ".join([f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)])
+    known = [f.usage for f in TABLE_FUNCTIONS.values() if f.can_ask(info)]
+    return " or ".join(known)

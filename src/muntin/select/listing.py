@@ -53,9 +53,12 @@ def example_item(info: SummaryInfo) -> str:
 
 
 def listed(
-    text: str, summaries: Mapping[str, SummaryInfo], queries: Mapping[str, QueryInfo],
-    columns_of: Callable[[QueryInfo], tuple[str, ...]], span_of: SpanOf,
-) -> pa.Table | None:  # fmt: skip
+    text: str,
+    summaries: Mapping[str, SummaryInfo],
+    queries: Mapping[str, QueryInfo],
+    columns_of: Callable[[QueryInfo], tuple[str, ...]],
+    span_of: SpanOf,
+) -> pa.Table | None:
     """The rows of SHOW TABLES or DESCRIBE; None for any other statement. `span_of` tells from where
     to where a summary is stored. Raises SelectError: DESCRIBE of a name that does not exist."""
     if _SHOW.match(text):
@@ -82,7 +85,8 @@ def listed(
 
 
 def _row(info: SummaryInfo, span_of: SpanOf) -> tuple[ListedValue, ...]:
-    shown = ", ".join(map(show_key, [*info.keys] or [(name,) for name in info.by]))
+    keys = [*info.keys] or [(name,) for name in info.by]
+    shown = ", ".join(map(show_key, keys))
     sums = ", ".join(info.indicators)
     span = span_of(info.name) or (None, None)
     return info.name, info.kind, shown or None, sums or None, *span, example_item(info)

@@ -303,9 +303,12 @@ def projected(
 
 
 def answered(
-    table: pa.Table, sources: tuple[str, ...], columns: tuple[str, ...],
-    narrowing: Narrowing | None, limits: Limits,
-) -> pa.Table | None:  # fmt: skip
+    table: pa.Table,
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    narrowing: Narrowing | None,
+    limits: Limits,
+) -> pa.Table | None:
     """The listed columns under their names; None where DuckDB has to do it.
 
     `table`: of the FROM item.

@@ -249,7 +249,8 @@ def _written(tree: exp.Expr, text: str) -> dict[str, str]:
 
 def _joined(tree: exp.Expr) -> frozenset[str]:
     """Columns of USING, which are none of the tree."""
-    using = (name for join in tree.find_all(exp.Join) for name in join.args.get("using") or ())
+    joins = tree.find_all(exp.Join)
+    using = (name for join in joins for name in join.args.get("using") or ())
     return frozenset(side.name for name in using for side in name.meta["same"])
 
 

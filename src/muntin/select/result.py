@@ -109,12 +109,17 @@ class Result:
             They are not what `particulars` makes.
         """
         return cls(
-            table, windows=tuple(WindowRead.of(window) for window in said["windows"]),
+            table,
+            windows=tuple(WindowRead.of(window) for window in said["windows"]),
             watermark=None if said["watermark"] is None else instant_us(said["watermark"]),
-            revision=said["revision"], exact=said["exact"], bounds=said["bounds"],
-            notes=tuple(Note(**note) for note in said["notes"]), late=said["late"],
-            stale=said["stale"], seconds=seconds,
-        )  # fmt: skip
+            revision=said["revision"],
+            exact=said["exact"],
+            bounds=said["bounds"],
+            notes=tuple(Note(**note) for note in said["notes"]),
+            late=said["late"],
+            stale=said["stale"],
+            seconds=seconds,
+        )
 
     @property
     def columns(self) -> list[str]:

@@ -128,7 +128,8 @@ def like_as_regex(like: exp.Expr, sign: str = "") -> exp.Expr:
 
 def show(statement: Statement, part: exp.Expr | None = None) -> str:
     """The statement as text, in one spelling; parsing it gives an equal statement. Or a `part`."""
-    sql = (part or statement.tree).sql(dialect=DIALECT, comments=False, normalize_functions=False)
+    tree = part or statement.tree
+    sql = tree.sql(dialect=DIALECT, comments=False, normalize_functions=False)
     return PLACEHOLDER.sub(lambda m: show_item(statement.items[int(m[1])]), sql)
 
 

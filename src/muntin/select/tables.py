@@ -145,7 +145,8 @@ def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
     known = PERIODIC if bound.function == "periodic" else {}
     if info.parts:  # joined, they are a text
         known = known | dict.fromkeys((*info.parts, "item"), pa.string())
-    return pa.table({name: pa.array([], known.get(name, pa.null())) for name in bound.columns})
+    columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
+    return pa.table(columns)
 
 
 def _numbers(bound: Bound, info: SummaryInfo) -> pa.Table:

@@ -66,11 +66,16 @@ class Extension:
 
 
 def make_app(
-    ledger: Ledger, auth: Auth, limits: ServerLimits | None = None, tokens: Tokens | None = None,
-    extension: Extension | None = None, postgres: socket.socket | None = None,
-    certificate: Certificate | None = None, agents: bool = False,
+    ledger: Ledger,
+    auth: Auth,
+    limits: ServerLimits | None = None,
+    tokens: Tokens | None = None,
+    extension: Extension | None = None,
+    postgres: socket.socket | None = None,
+    certificate: Certificate | None = None,
+    agents: bool = False,
     begun: Callable[[], bool] = lambda: True,
-) -> Starlette:  # fmt: skip
+) -> Starlette:
     """An ASGI application that answers from a ledger, which stays the caller's to close.
 
     `postgres`: a socket that listens for PostgreSQL's clients; it stays the caller's to close.
@@ -204,9 +209,12 @@ class _Files(StaticFiles):
     there before, as where all times are those of a reproducible build."""
 
     def file_response(
-        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope,
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
         status_code: int = 200,
-    ) -> Response:  # fmt: skip
+    ) -> Response:
         tag = f'"{hashlib.sha256(Path(full_path).read_bytes()).hexdigest()[:32]}"'
         found = FileResponse(full_path, status_code, {"etag": tag}, stat_result=stat_result)
         known = self.is_not_modified(found.headers, Headers(scope=scope))

@@ -56,10 +56,16 @@ class Auth:
     """
 
     def __init__(
-        self, *, reader_token: str = "", operator_token: str = "", read_only: bool = False,
-        origins: Iterable[str] = (), hosts: Iterable[str] = (), limits: ServerLimits | None = None,
+        self,
+        *,
+        reader_token: str = "",
+        operator_token: str = "",
+        read_only: bool = False,
+        origins: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        limits: ServerLimits | None = None,
         now: Callable[[], float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._operate = READ if read_only else OPERATE
         self._salt = secrets.token_bytes(16)
         self._grants = self._known(reader_token, operator_token)

@@ -41,9 +41,13 @@ class Http:
     """The routes of one server."""
 
     def __init__(
-        self, reader: Reader, hub: Hub, statements: Statements, more_paths: Mapping[str, Any],
+        self,
+        reader: Reader,
+        hub: Hub,
+        statements: Statements,
+        more_paths: Mapping[str, Any],
         begun: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._more_paths = more_paths
         self._begun = begun
         self._hub = hub

@@ -108,9 +108,12 @@ class ServerLimits:
         """Where so many statements are answered at the same time by one process."""
         share = self.statements_memory_bytes // 4
         return Limits(
-            seconds=self.statement_seconds, memory_bytes=2 * share, result_bytes=share,
-            cache_bytes=share, concurrent=concurrent,
-        )  # fmt: skip
+            seconds=self.statement_seconds,
+            memory_bytes=2 * share,
+            result_bytes=share,
+            cache_bytes=share,
+            concurrent=concurrent,
+        )
 
 
 class TokenBucket:

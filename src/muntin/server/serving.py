@@ -70,9 +70,14 @@ class Server:
             reader_token, operator_token = tokens()
         limits = limits or ServerLimits()
         auth = Auth(
-            reader_token=reader_token, operator_token=operator_token, read_only=read_only,
-            origins=origins, hosts=hosts, limits=limits, now=time.monotonic,
-        )  # fmt: skip
+            reader_token=reader_token,
+            operator_token=operator_token,
+            read_only=read_only,
+            origins=origins,
+            hosts=hosts,
+            limits=limits,
+            now=time.monotonic,
+        )
         postgres_host, postgres_port = ("", 0) if postgres is None else _postgres(postgres)
         encrypts = _certificate(certificate, key, postgres)
         beyond = [h for h in (host, postgres_host) if h and not is_loopback(h)]

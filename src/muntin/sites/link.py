@@ -110,11 +110,17 @@ class Link:
 
     def _connect(self) -> connect:
         return connect(
-            self._spec.coordinator + protocol.PATH, additional_headers=self._headers,
-            compression=None, max_size=MESSAGE_BYTES_MAX, max_queue=4, open_timeout=OPEN_SECONDS,
-            ping_interval=PING_SECONDS, ping_timeout=protocol.PONG_SECONDS,
-            close_timeout=CLOSE_SECONDS, proxy=None if self._spec.is_local else True,
-        )  # fmt: skip
+            self._spec.coordinator + protocol.PATH,
+            additional_headers=self._headers,
+            compression=None,
+            max_size=MESSAGE_BYTES_MAX,
+            max_queue=4,
+            open_timeout=OPEN_SECONDS,
+            ping_interval=PING_SECONDS,
+            ping_timeout=protocol.PONG_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+            proxy=None if self._spec.is_local else True,
+        )
 
     async def _greet(self, socket: ClientConnection) -> None:
         await socket.send(protocol.hello(self._spec))

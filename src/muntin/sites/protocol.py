@@ -57,7 +57,8 @@ def cut(reason: str) -> str:
 
 
 def hello(spec: SiteSpec) -> str:
-    return json.dumps({"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()})
+    about = {"type": "hello", "protocol": PROTOCOL, "site": spec.site, **spec.said()}
+    return json.dumps(about)
 
 
 def parse_hello(text: str) -> tuple[str, dict[str, Any]]:

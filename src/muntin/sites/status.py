@@ -118,9 +118,13 @@ class Status:
     pushed: dict[str, Any]
 
     def __init__(
-        self, spec: CoordinatorSpec, run: str, counts: Mapping[str, SiteCounts],
-        refused: Mapping[int, int], problems: Mapping[str, str],
-    ) -> None:  # fmt: skip
+        self,
+        spec: CoordinatorSpec,
+        run: str,
+        counts: Mapping[str, SiteCounts],
+        refused: Mapping[int, int],
+        problems: Mapping[str, str],
+    ) -> None:
         self._spec = spec
         self._run = run
         self._counts, self._refused, self._problems = counts, refused, problems

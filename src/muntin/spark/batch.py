@@ -91,7 +91,8 @@ def summarize(
     if is_new:
         forget(pipeline.name)
     opened = opened or open_ledger(where)  # pyright: ignore[reportArgumentType]
-    ingest = Ingest(pipeline, opened, query_id=f"batch-{uuid.uuid4()}", mode=mode)
+    query_id = f"batch-{uuid.uuid4()}"
+    ingest = Ingest(pipeline, opened, query_id=query_id, mode=mode)
     try:
         with job_progress(progress, f"summarising {pipeline.name}"):
             ingest.take_all(gather)

@@ -78,7 +78,8 @@ def form_of(source: SourceSpec, names: Sequence[str], files: Sequence[str]) -> d
     if not has_headers(source):
         return form
     form |= {"names": list(names), "comment": options.get("comment", "")}
-    first = next(filter(None, (header_of(file, form) for file in files)), [])
+    headers = (header_of(file, form) for file in files)
+    first = next(filter(None, headers), [])
     is_other = names and not {*map(str.casefold, first)} & {*map(str.casefold, names)}
     if is_other and any(map(_TIME.match, first)):
         raise SourceError(

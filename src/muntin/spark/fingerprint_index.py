@@ -236,9 +236,12 @@ class FingerprintIndex(IndexReader):
         """
         check_type(self.manifest, source_of(df, column, None, None).key_type, column)
         keeping = partial(
-            keep_present, column=df.columns.index(column), folder=self._folder,
-            manifest=self.manifest, keep=keep,
-        )  # fmt: skip
+            keep_present,
+            column=df.columns.index(column),
+            folder=self._folder,
+            manifest=self.manifest,
+            keep=keep,
+        )
         with own_python(df.sparkSession):
             plain = df.toDF(*(f"c{at}" for at in range(len(df.columns))))  # names with dots, too
             kept = plain.mapInArrow(keeping, df.schema)

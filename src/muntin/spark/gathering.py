@@ -25,9 +25,12 @@ GatherRows = Callable[[Plan], Sequence[Row]]
 def plan_of(pipeline: Pipeline, now: int) -> Plan:
     """What a worker must know that folds rows at `now`, microseconds."""
     return Plan(
-        time=pipeline.time.column, unit=pipeline.time.unit, pane=pipeline.pane,
-        summaries=pipeline.summaries, latest=now + pipeline.max_future_skew,
-    )  # fmt: skip
+        time=pipeline.time.column,
+        unit=pipeline.time.unit,
+        pane=pipeline.pane,
+        summaries=pipeline.summaries,
+        latest=now + pipeline.max_future_skew,
+    )
 
 
 def gather_from(df: DataFrame, pipeline: Pipeline, *, is_ours: bool = False) -> GatherRows:

@@ -49,10 +49,18 @@ class Ingest:
     """The writer's side of a pipeline. Thread-safe: commands come from other threads."""
 
     def __init__(
-        self, pipeline: Pipeline, ledger: Ledger, *, query_id: str, run: str = "",
-        mode: Mode = "continue", begins: int = 0, on_batch: Callable[[Ingest], None] | None = None,
-        ended_by: Callable[[], str] = lambda: "", of_source: Callable[[], Mapping[str, Any]] = dict,
-    ) -> None:  # fmt: skip
+        self,
+        pipeline: Pipeline,
+        ledger: Ledger,
+        *,
+        query_id: str,
+        run: str = "",
+        mode: Mode = "continue",
+        begins: int = 0,
+        on_batch: Callable[[Ingest], None] | None = None,
+        ended_by: Callable[[], str] = lambda: "",
+        of_source: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         """`run` is that of the streaming query, which is another after each of its starts;
         `begins` is its batch that comes next; `ended_by` tells why nothing more will come, "" while
         something may; `of_source` gives what the status says of the source: `lag`, `missed`."""
@@ -97,9 +105,12 @@ class Ingest:
         self._answering.start()
 
     def _set_up(
-        self, pipeline: Pipeline, queries: StandingQueries, cache: SegmentCache,
+        self,
+        pipeline: Pipeline,
+        queries: StandingQueries,
+        cache: SegmentCache,
         adopt: Callable[[], object] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Work by a spec that is stored. `adopt` is the last that may fail; then all is as it was,
         but for the ledger."""
         sequences = PipelineShards(pipeline, self.ledger)

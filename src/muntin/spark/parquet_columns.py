@@ -45,9 +45,13 @@ def are_in_other_case(
 
 
 def check_kinds(
-    source: SourceSpec, files: Sequence[str], kinds: Mapping[str, str],
-    nanoseconds: Collection[str], teller: str, case: Callable[[str], str],
-) -> None:  # fmt: skip
+    source: SourceSpec,
+    files: Sequence[str],
+    kinds: Mapping[str, str],
+    nanoseconds: Collection[str],
+    teller: str,
+    case: Callable[[str], str],
+) -> None:
     """Does Spark read these columns of local Parquet files as what they are? `kinds`: its types of
     them; `nanoseconds`: as `nanoseconds_of`; `case`: as `case_of`. Warns of files that lack one,
     where `teller` is not "". Raises SourceError: a file has two for one of them, or Spark would

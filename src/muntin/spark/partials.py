@@ -202,9 +202,14 @@ class TaskFold:
                     parts += [merge(group)] if len(group) >= SEGMENTS_MAX else group
 
     def _reject(
-        self, batch: pa.RecordBatch, times: np.ndarray, rows: np.ndarray, malformed: np.ndarray,
-        refused: Sequence[Refused], place: PlaceOf,
-    ) -> None:  # fmt: skip
+        self,
+        batch: pa.RecordBatch,
+        times: np.ndarray,
+        rows: np.ndarray,
+        malformed: np.ndarray,
+        refused: Sequence[Refused],
+        place: PlaceOf,
+    ) -> None:
         self.tally.rejected += len(rows)
         for row in rows[: max(0, REJECTED_KEPT_MAX - len(self.rejected))].tolist():
             record = batch.slice(row, 1)

@@ -32,9 +32,13 @@ class PipelineStatus:
     """
 
     def __init__(
-        self, writer: Writer, *, lasting: Callable[[], Mapping[str, Any]],
-        passing: Callable[[], Mapping[str, Any]], ended_by: Callable[[], str],
-    ) -> None:  # fmt: skip
+        self,
+        writer: Writer,
+        *,
+        lasting: Callable[[], Mapping[str, Any]],
+        passing: Callable[[], Mapping[str, Any]],
+        ended_by: Callable[[], str],
+    ) -> None:
         self._writer = writer
         self._lasting, self._passing, self._ended_by = lasting, passing, ended_by
         self._refused = ""

@@ -38,8 +38,11 @@ _HALF = (
     "takes for a question mark: write such texts whole"
 )
 _METADATA = {
-    FILE: "file_path", BLOCK: "file_block_start", LENGTH: "file_block_length", ROW: "row_index",
-}  # fmt: skip
+    FILE: "file_path",
+    BLOCK: "file_block_start",
+    LENGTH: "file_block_length",
+    ROW: "row_index",
+}
 
 
 def with_files(
@@ -122,9 +125,12 @@ def _passed_over(
 
 
 def _without_replaced(
-    batch: pa.RecordBatch, path: str, start: Mapping[str, Any], known: dict[str, bool],
+    batch: pa.RecordBatch,
+    path: str,
+    start: Mapping[str, Any],
+    known: dict[str, bool],
     broken: pa.Array,
-) -> pa.RecordBatch:  # fmt: skip
+) -> pa.RecordBatch:
     """Rows are marked whose text is not what stands in their file, where that is not UTF-8, or, of
     JSON, holds half a character: keys that differ would be one. `known`: what was found of files
     before. `broken`: texts of JSON."""

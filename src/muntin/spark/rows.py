@@ -48,7 +48,8 @@ def as_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 
 def from_table(table: pa.Table) -> list[Row]:
     """Rows that came as Arrow."""
-    return list(zip(*[column.to_pylist() for column in table.itercolumns()], strict=True))
+    columns = [column.to_pylist() for column in table.itercolumns()]
+    return list(zip(*columns, strict=True))
 
 
 def here(count: int, task: Callable[[int], Iterable[Row]]) -> list[Row]:

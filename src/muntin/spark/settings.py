@@ -84,10 +84,13 @@ SHORT_RUN = {
     )
 }
 _OF_OPTION = {
-    "--master": "spark.master", "--driver-memory": "spark.driver.memory",
-    "--driver-java-options": "spark.driver.extraJavaOptions", "--name": "spark.app.name",
-    "--py-files": "spark.submit.pyFiles", "--archives": "spark.archives",
-}  # fmt: skip
+    "--master": "spark.master",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--name": "spark.app.name",
+    "--py-files": "spark.submit.pyFiles",
+    "--archives": "spark.archives",
+}
 _GIB = 1 << 30
 _UNITS = {"": 1 << 20, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": _GIB, "t": 1 << 40}
 

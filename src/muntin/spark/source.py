@@ -312,9 +312,14 @@ def _options(source: SourceSpec) -> dict[str, str]:
 
 
 def _loaded(
-    spark: SparkSession, reader: Any, source: SourceSpec, ddl: str | None, path: str, *,
+    spark: SparkSession,
+    reader: Any,
+    source: SourceSpec,
+    ddl: str | None,
+    path: str,
+    *,
     keep_malformed: bool = False,
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     if keep_malformed and source.format in _TEXT_FORMATS:
         ddl = f"{ddl}, `{CORRUPT_COLUMN}` string"
         reader = reader.options(**_KEEP_MALFORMED)

@@ -131,9 +131,16 @@ def stream(
     if mode == "overwrite":
         delete_checkpoint(data.sparkSession, place)
     return Stream(
-        data, pipeline, opened, checkpoint=place, once=once, mode=mode, on_batch=on_batch,
-        own_source=own_source, ids=ids,
-    )  # fmt: skip
+        data,
+        pipeline,
+        opened,
+        checkpoint=place,
+        once=once,
+        mode=mode,
+        on_batch=on_batch,
+        own_source=own_source,
+        ids=ids,
+    )
 
 
 def _tell_of_written_anew(name: str, place: str) -> None:
@@ -148,9 +155,14 @@ def _tell_of_written_anew(name: str, place: str) -> None:
 
 
 def _elsewhere(
-    data: DataFrame | None, pipeline: Pipeline, url: str, checkpoint: str | None, *, once: bool,
+    data: DataFrame | None,
+    pipeline: Pipeline,
+    url: str,
+    checkpoint: str | None,
+    *,
+    once: bool,
     mode: Mode,
-) -> SinkStream:  # fmt: skip
+) -> SinkStream:
     """By Spark Connect, which has no way to delete a checkpoint, nor to call back."""
     place = checkpoint or pipeline.checkpoint or checkpoint_beside(url, pipeline.name)
     here = local_path(place)

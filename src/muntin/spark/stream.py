@@ -98,10 +98,16 @@ class Stream(RunningPipeline):
         self.query = self._writer.start()
         try:
             self._ingest = Ingest(
-                pipeline, ledger, query_id=str(self.query.id), run=str(self.query.runId), mode=mode,
-                begins=begins, on_batch=on_batch, ended_by=self._ended_by,
+                pipeline,
+                ledger,
+                query_id=str(self.query.id),
+                run=str(self.query.runId),
+                mode=mode,
+                begins=begins,
+                on_batch=on_batch,
+                ended_by=self._ended_by,
                 of_source=self._of_source,
-            )  # fmt: skip
+            )
         except Exception as problem:
             self._problem = problem
             self._known.set()

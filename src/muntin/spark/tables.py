@@ -18,9 +18,13 @@ ROWS_AT_ONCE = 1 << 18
 
 
 _FOR_SPARK = {
-    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
-    pa.uint64(): UNSIGNED_OF_SPARK, pa.date64(): pa.date32(), pa.float16(): pa.float32(),
-}  # fmt: skip
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): UNSIGNED_OF_SPARK,
+    pa.date64(): pa.date32(),
+    pa.float16(): pa.float32(),
+}
 
 
 class SupportsArrow(Protocol):

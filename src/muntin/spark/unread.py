@@ -14,7 +14,8 @@ NO_SUCH_COLUMN = (
 def unread_column(file: str | Path, schema: pa.Schema) -> str:
     """Names the first column for which Spark refuses a file of these, and what helps; "" for
     none."""
-    column = next((field for field in schema if is_unread(field.type)), None)
+    found = (field for field in schema if is_unread(field.type))
+    column = next(found, None)
     if column is None:
         return ""
     return f"source.path: {file}: column '{column.name}' is {column.type}: {NO_SUCH_COLUMN}"

@@ -273,9 +273,13 @@ class CountMin(Weighed):
     def parameters(self) -> dict[str, Any]:
         """What two sketches must share to be merged."""
         return {
-            "width": self.width, "depth": self.depth, "conservative": self.conservative,
-            "cells": self.cells, "seed": self.seed, "track": self.track,
-        }  # fmt: skip
+            "width": self.width,
+            "depth": self.depth,
+            "conservative": self.conservative,
+            "cells": self.cells,
+            "seed": self.seed,
+            "track": self.track,
+        }
 
     def to_bytes(self) -> bytes:
         """The sketch in Muntin's envelope: cells as a stream of a segment, compressed."""

@@ -111,8 +111,11 @@ class DynamicBloom(Mapped):
         if isinstance(fpp, bool) or not isinstance(fpp, float) or not 0 < fpp < 1:
             raise BadArgument(f"fpp={fpp!r}: a probability between 0 and 1, both excluded")
         self.parameters: dict[str, Any] = {
-            "capacity": capacity, "fpp": fpp, "headroom": headroom, "seed": seed,
-        }  # fmt: skip
+            "capacity": capacity,
+            "fpp": fpp,
+            "headroom": headroom,
+            "seed": seed,
+        }
         self._seed = seed
         self._type: ItemType | None = None
         self._count = 0

@@ -96,10 +96,14 @@ class HyperCalmParameters:
     def settings(self) -> Settings:
         """The numbers that the kernel needs."""
         return Settings(
-            gap=self.gap, resolution=self.resolution, unit=self.interval_unit,
-            joined=int(self.bins == "joined"), consecutive=int(self.consecutive),
-            batch_size=self.batch_size, promote=self.promote,
-        )  # fmt: skip
+            gap=self.gap,
+            resolution=self.resolution,
+            unit=self.interval_unit,
+            joined=int(self.bins == "joined"),
+            consecutive=int(self.consecutive),
+            batch_size=self.batch_size,
+            promote=self.promote,
+        )
 
     def edges(self, bins: np.ndarray, aligned: bool) -> tuple[np.ndarray, np.ndarray]:
         """First interval of each bin, and the first after it, int64 as far as it goes.

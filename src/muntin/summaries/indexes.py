@@ -122,9 +122,13 @@ class TextIndex(_SlotTable):
             self.arena = grown(self.arena, arena_bytes + SLACK)
 
     def number(
-        self, data: np.ndarray, offsets: np.ndarray, bits: np.ndarray, bit_offset: int,
+        self,
+        data: np.ndarray,
+        offsets: np.ndarray,
+        bits: np.ndarray,
+        bit_offset: int,
         out: np.ndarray,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Numbers, int32, of strings; unknown ones are appended."""
         end = len(out)
         if offsets.dtype == np.int64 and offsets[end] <= _OFFSET_MAX:

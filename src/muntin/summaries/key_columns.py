@@ -32,13 +32,19 @@ from muntin.summaries.items import hash_items, text_buffers
 
 KeyKind = Literal["string", "int64", "bool", "date32", "timestamp"]
 TYPES: dict[str, pa.DataType] = {
-    "string": pa.large_string(), "int64": pa.int64(), "bool": pa.bool_(), "date32": pa.date32(),
+    "string": pa.large_string(),
+    "int64": pa.int64(),
+    "bool": pa.bool_(),
+    "date32": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
-}  # fmt: skip
+}
 _FITS: dict[KeyKind, Callable[[pa.DataType], bool]] = {
-    "string": is_text, "int64": pa.types.is_integer, "bool": pa.types.is_boolean,
-    "date32": pa.types.is_date, "timestamp": pa.types.is_timestamp,
-}  # fmt: skip
+    "string": is_text,
+    "int64": pa.types.is_integer,
+    "bool": pa.types.is_boolean,
+    "date32": pa.types.is_date,
+    "timestamp": pa.types.is_timestamp,
+}
 NULL_HASH = np.uint64(0xD6E8FEB86659FD93)  # any constant that no short item hashes to
 FOLD = np.uint64(0x9E3779B185EBCA87)
 _DTYPES = {"bool": np.uint8, "date32": np.int32}  # others: int64

@@ -128,7 +128,8 @@ def _places_of(tables: calm.CalmTables, slots: np.ndarray) -> np.ndarray:
     """Where in the arena the bytes of some slots' items are, one item after the other."""
     where = tables.slots[slots, calm.WHERE]
     begins, lengths = (where >> 32) + calm.HEADER, where & LOW
-    return np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    ends = np.cumsum(lengths)
+    return np.repeat(begins - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
 def encode(tables: calm.CalmTables) -> bytes:

@@ -237,10 +237,14 @@ class PeriodicShard(OfOneStream):
         """The whole state, sealed."""
         items = self._items
         parameters = {
-            "buffered": self.buffered, "columns": list(self.columns),
-            "items": self.item_type if self.buffered else None, "late": self._late,
-            "nulls": self._nulls, "shard": self.shard, "shards": self.shards,
-        }  # fmt: skip
+            "buffered": self.buffered,
+            "columns": list(self.columns),
+            "items": self.item_type if self.buffered else None,
+            "late": self._late,
+            "nulls": self._nulls,
+            "shard": self.shard,
+            "shards": self.shards,
+        }
         body = [block(self._calm.to_bytes()), self._times.astype("<i8").tobytes()]
         if items is not None and len(items):
             if items.type == pa.int64():

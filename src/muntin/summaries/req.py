@@ -247,7 +247,8 @@ class REQ(Copied):
             `value`, `lower`, `upper`: [n] in the sketch's dtype; n = 0 while the sketch is empty.
             `confidence` is that of the least certain.
         """
-        return self._asked(QuantilesAt(tuple(check_fractions(q).tolist())), self.dtype)
+        asked = check_fractions(q)
+        return self._asked(QuantilesAt(tuple(asked.tolist())), self.dtype)
 
     def rank(self, x: Any, *, inclusive: bool = True) -> Estimate:
         """Fraction of the values that are <= `x` (or < `x`, where not inclusive): float64[n]."""

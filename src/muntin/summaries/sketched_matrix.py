@@ -226,7 +226,8 @@ class SketchedMatrix(GatheredSums):
             zeros = {name: np.zeros(size, kind or "int64") for name, kind in self._lanes}
             return {name: Estimate(zero, zero, zero, 1.0) for name, zero in zeros.items()}
         answer = self._algebra.answer(table, SumsOf(columns))
-        confidence = self.confidence if table.states["cells"] is not None else 1.0
+        has_cells = table.states["cells"] is not None
+        confidence = self.confidence if has_cells else 1.0
         estimates = {}
         for name, _ in self._lanes:
             value, lower = answer[name].to_numpy(), answer[name + LOWER].to_numpy()

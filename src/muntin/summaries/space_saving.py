@@ -203,7 +203,8 @@ class SpaceSaving(Weighed):
         ordered = pa.table(columns, _COLUMNS).sort_by(_ORDER)
         shown = ordered.slice(0, k)
         rival = max(rival, ordered.slice(len(shown))["upper"].to_numpy().max(initial=0))
-        return shown.append_column("guaranteed", pa.array(shown["lower"].to_numpy() >= rival))
+        surely = shown["lower"].to_numpy() >= rival
+        return shown.append_column("guaranteed", pa.array(surely))
 
     def merge(self, other: Self) -> None:
         """Add another summary of the same capacity, seed and type of items.
@@ -237,9 +238,12 @@ class SpaceSaving(Weighed):
     def to_bytes(self) -> bytes:
         """The summary in Muntin's envelope, with all its entries in their order."""
         described = self.parameters | {
-            "items": self._items, "entries": self._kept, "offset": self.offset,
-            "events": self._events, "total": self._total,
-        }  # fmt: skip
+            "items": self._items,
+            "entries": self._kept,
+            "offset": self.offset,
+            "events": self._events,
+            "total": self._total,
+        }
         texts, n = self._items in TEXTS, self._kept
         arena = self._arena[: self._used]
         packed = len(arena) <= PACKED_BYTES_MAX
@@ -369,7 +373,8 @@ class SpaceSaving(Weighed):
         if self._items is None or not len(array):
             return out
         array, _ = self._typed(array)
-        kernels.look_up(hashes, *item_buffers(array), *self._arrays()[5:], out)
+        where = self._arrays()[5:]
+        kernels.look_up(hashes, *item_buffers(array), *where, out)
         return out
 
     def _values(self) -> pa.Array:

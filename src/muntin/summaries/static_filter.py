@@ -56,7 +56,8 @@ class FingerprintRun:
         upper = np.zeros(upper_bytes // 8, np.uint64)
         lower = np.zeros(lower_bytes // 8 + 2, np.uint64)
         starts = _no_starts(universe, count)
-        kernels.encode(fingerprints, _low_bits(universe, count), upper, lower, starts)
+        low_bits = _low_bits(universe, count)
+        kernels.encode(fingerprints, low_bits, upper, lower, starts)
         lower = lower.view(np.uint8)[:lower_bytes]
         return cls(universe, count, upper.view(np.uint8), lower, starts)
 

@@ -125,7 +125,8 @@ class WindowQuantiles(Merging):
     @property
     def nbytes(self) -> int:
         """Bytes of memory now, cached views included."""
-        return self._engine.nbytes + (0 if self._view is None else self._view[0].nbytes)
+        cached = 0 if self._view is None else self._view[0].nbytes
+        return self._engine.nbytes + cached
 
     def rank_error(self) -> float:
         """Half-width of the interval around a rank, as a fraction of the count."""

@@ -66,9 +66,14 @@ def confirmed(sites: Sequence[SiteState]) -> bool:
 
 
 def answer_of(
-    top: tuple[Object, ...], sites: Sequence[SiteState], missing: tuple[str, ...], epsilon: int,
-    as_of: int | None, *, proven: bool,
-) -> Answer:  # fmt: skip
+    top: tuple[Object, ...],
+    sites: Sequence[SiteState],
+    missing: tuple[str, ...],
+    epsilon: int,
+    as_of: int | None,
+    *,
+    proven: bool,
+) -> Answer:
     """T with the values that sites reported last, and what may be said about it."""
     members = tuple(item for item in top if item != NOTHING)
     columns = [map(site.reported.get, members) for site in sites]

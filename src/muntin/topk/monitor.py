@@ -239,9 +239,14 @@ class Monitor:
         listed = np.concatenate((self._top, listed))
         self._said_unit = self._busy_unit = self.unit
         return Alert(
-            self.epoch, self.version, self.unit, self._border_without(listed), self._busy,
-            self._slides, self._entries(listed),
-        )  # fmt: skip
+            self.epoch,
+            self.version,
+            self.unit,
+            self._border_without(listed),
+            self._busy,
+            self._slides,
+            self._entries(listed),
+        )
 
     def _largest(self, rows: np.ndarray, most: int) -> np.ndarray:
         """At most `most` of the rows, those of the largest adjusted values."""

@@ -120,10 +120,14 @@ def choose_top(
 
 
 def allocate(
-    top: Iterable[Object], reports: Sequence[Report], factors: Sequence[Mapping[Object, int]],
-    own: Mapping[Object, int], weights: Sequence[int], epsilon: int = 0,
+    top: Iterable[Object],
+    reports: Sequence[Report],
+    factors: Sequence[Mapping[Object, int]],
+    own: Mapping[Object, int],
+    weights: Sequence[int],
+    epsilon: int = 0,
     spread: Spread | None = None,
-) -> Allocation | None:  # fmt: skip
+) -> Allocation | None:
     """New factors that make every constraint of the participants hold; None where none exist.
 
     `top`: the members of T, each in every report.

@@ -49,9 +49,13 @@ class Round:
     """
 
     def __init__(
-        self, k: int, epsilon: int, policy: Policy, membership: Membership,
+        self,
+        k: int,
+        epsilon: int,
+        policy: Policy,
+        membership: Membership,
         reports: dict[str, Report],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.k, self.epsilon, self.policy, self.membership = k, epsilon, policy, membership
         self.reports = reports
         self.everyone = False  # ask all at once

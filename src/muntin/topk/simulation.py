@@ -250,10 +250,14 @@ def simulate(
     if windows < 1:
         raise BadArgument(f"{windows} windows: give at least 1")
     counts = _counts(
-        stream, {"exponent": exponent, "affinity": affinity, "objects": objects, "sites": sites},
-        units=length + windows, records=rate * unit_seconds, unit_seconds=unit_seconds, seed=seed,
+        stream,
+        {"exponent": exponent, "affinity": affinity, "objects": objects, "sites": sites},
+        units=length + windows,
+        records=rate * unit_seconds,
+        unit_seconds=unit_seconds,
+        seed=seed,
         columns=columns,
-    )  # fmt: skip
+    )
     if name == "naive":
         return naive_push(counts, length, windows, overhead)
     model = CostModel(objective, overhead=overhead) if name == "hybrid" else None
@@ -324,9 +328,15 @@ def seconds(text: str | int) -> int:
 
 
 def _counts(
-    stream: Any, made: dict[str, Any], *, units: int, records: float, unit_seconds: int, seed: int,
+    stream: Any,
+    made: dict[str, Any],
+    *,
+    units: int,
+    records: float,
+    unit_seconds: int,
+    seed: int,
     columns: Mapping[str, str] | None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     for name, value in made.items():
         if value is not None and not 0 < value < inf:
             raise BadArgument(f"{name} is {value}: give more than 0")

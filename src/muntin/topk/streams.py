@@ -22,9 +22,14 @@ _COLUMNS = ("time", "object", "site", "value")
 
 
 def zipf(
-    rng: np.random.Generator, objects: int, sites: int, units: int, records_per_unit: int,
-    exponent: float = 2.0, affinity: float | None = None,
-) -> np.ndarray:  # fmt: skip
+    rng: np.random.Generator,
+    objects: int,
+    sites: int,
+    units: int,
+    records_per_unit: int,
+    exponent: float = 2.0,
+    affinity: float | None = None,
+) -> np.ndarray:
     """Objects by Zipf's law, int64[units, sites, objects].
 
     Every record goes to a site at random; with `affinity`, by shares that each object draws from
@@ -57,9 +62,13 @@ def traffic(
 
 
 def from_file(
-    path: str | PathLike[str], unit_seconds: int, *, sites: int | None = None, seed: int = 0,
+    path: str | PathLike[str],
+    unit_seconds: int,
+    *,
+    sites: int | None = None,
+    seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Read a stream: int64[units, sites, objects].
 
     `path` (.npy (int64[units, sites, objects]), .csv or .parquet): a table has columns `time`
@@ -87,9 +96,13 @@ def from_file(
 
 
 def from_table(
-    table: pa.Table, unit_seconds: int, *, sites: int | None = None, seed: int = 0,
+    table: pa.Table,
+    unit_seconds: int,
+    *,
+    sites: int | None = None,
+    seed: int = 0,
     columns: Mapping[str, str] | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The same from an Arrow table."""
     there = ", ".join(table.column_names)
     table = _renamed(table, columns or {})

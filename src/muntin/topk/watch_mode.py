@@ -71,9 +71,12 @@ class WatchMode:
         return [self._order(site, now) for site in self.membership.members().values()]
 
     def _order(
-        self, site: SiteState, now: float, objects: AbstractSet[Object] = frozenset(),
+        self,
+        site: SiteState,
+        now: float,
+        objects: AbstractSet[Object] = frozenset(),
         factors: dict[Object, int] | None = None,
-    ) -> tuple[str, Message]:  # fmt: skip
+    ) -> tuple[str, Message]:
         site.watch(objects, self._lines[site.name], factors)
         if self.membership.barrier:
             site.recall()

@@ -41,9 +41,13 @@ class PostgresAnswers:
         self._known: tuple[Any, dict[str, ShownTable]] | None = None
 
     def answer(
-        self, text: str, formats: Sequence[int], describe: Sequence[str] | None,
-        copy: Mapping[str, Any] | None, window: str,
-    ) -> Iterator[bytes]:  # fmt: skip
+        self,
+        text: str,
+        formats: Sequence[int],
+        describe: Sequence[str] | None,
+        copy: Mapping[str, Any] | None,
+        window: str,
+    ) -> Iterator[bytes]:
         """The head's length, the head as JSON (columns, rows, what it is true of), DataRows.
 
         `formats`: of the columns, as Bind has them. `describe`: the head alone, with the types of

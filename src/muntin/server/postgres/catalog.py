@@ -22,9 +22,13 @@ from muntin.server.postgres.relations import ShownTable
 from muntin.server.postgres.text import words_of
 
 _LIMITS = Limits(
-    seconds=5.0, memory_bytes=64 << 20, result_rows=100_000, result_bytes=32 << 20,
-    cache_bytes=1 << 20, concurrent=2,
-)  # fmt: skip
+    seconds=5.0,
+    memory_bytes=64 << 20,
+    result_rows=100_000,
+    result_bytes=32 << 20,
+    cache_bytes=1 << 20,
+    concurrent=2,
+)
 _TYPED = ("pg_attribute", "information_schema.columns")
 _KEPT_SECONDS = 5.0  # sums may have outgrown 64 bits meanwhile
 
@@ -66,7 +70,8 @@ class PostgresCatalog:
         """The answer to a statement; `window`: of tables without a clause. Raises SelectError."""
         tables = self._tables(known, OPEN)
         classes = tables["pg_class"].select(["relname", "oid"]).to_pylist()
-        statement = translated(text, tables, {one["relname"]: one["oid"] for one in classes})
+        oids = {one["relname"]: one["oid"] for one in classes}
+        statement = translated(text, tables, oids)
         used = [table for table in statement.find_all(exp.Table) if table.name in tables]
         if window != OPEN and any(table.name in _TYPED for table in used):
             tables = self._tables(known, window)

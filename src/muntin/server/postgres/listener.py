@@ -70,9 +70,14 @@ class PostgresListener:
         while number in self._sessions:
             number = secrets.randbelow(1 << 31)
         opening = Opening(
-            self._auth, number, secrets.token_bytes(4), spare, self._certificate,
-            in_the_open=self._certificate is None or is_loopback(address.host), cancel=self._cancel,
-        )  # fmt: skip
+            self._auth,
+            number,
+            secrets.token_bytes(4),
+            spare,
+            self._certificate,
+            in_the_open=self._certificate is None or is_loopback(address.host),
+            cancel=self._cancel,
+        )
         session = PostgresSession(link, client_of(address), self._statements, opening, self._limits)
         self._sessions[number] = session
         task = asyncio.create_task(session.run())

@@ -74,11 +74,17 @@ def type_of(kind: pa.DataType) -> PostgresType:
     if is_.is_timestamp(kind):
         return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
     known = (
-        (is_.is_boolean, BOOL), (is_.is_float32, FLOAT4), (is_.is_floating, FLOAT8),
-        (is_.is_decimal, NUMERIC), (is_.is_date, DATE), (is_.is_time, TIME),
-        (is_.is_duration, INTERVAL), (is_.is_interval, INTERVAL), (is_.is_binary, BYTEA),
+        (is_.is_boolean, BOOL),
+        (is_.is_float32, FLOAT4),
+        (is_.is_floating, FLOAT8),
+        (is_.is_decimal, NUMERIC),
+        (is_.is_date, DATE),
+        (is_.is_time, TIME),
+        (is_.is_duration, INTERVAL),
+        (is_.is_interval, INTERVAL),
+        (is_.is_binary, BYTEA),
         (is_.is_large_binary, BYTEA),
-    )  # fmt: skip
+    )
     return next((found for test, found in known if test(kind)), VARCHAR)
 
 

@@ -117,9 +117,13 @@ def _partition(plan: IndexPlan, partition: int, hashes: np.ndarray) -> Fingerpri
     index, base = plan.index, plan.base.get(partition)
     if base is None:
         return Fingerprint.of_hashes(
-            hashes, index.fpp, index.seed, item_type=index.item_type, capacity_min=CAPACITY_MIN,
+            hashes,
+            index.fpp,
+            index.seed,
+            item_type=index.item_type,
+            capacity_min=CAPACITY_MIN,
             headroom=index.headroom,
-        )  # fmt: skip
+        )
     summary = Fingerprint.from_bytes(read_checked(f"{plan.folder}/{base}"))
     summary.update_hashes(hashes, index.item_type)
     return summary

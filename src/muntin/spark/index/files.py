@@ -90,11 +90,16 @@ def write_partition(
     data = summary.to_bytes()
     least, most = summary.hash_range or (0, 0)
     return PartitionFile(
-        partition=partition, file=write_once(folder, f"part-{partition:05d}-{revision}", data),
-        size=len(data), records=summary.count, keys=summary.keys, least=least, most=most,
+        partition=partition,
+        file=write_once(folder, f"part-{partition:05d}-{revision}", data),
+        size=len(data),
+        records=summary.count,
+        keys=summary.keys,
+        least=least,
+        most=most,
         false_positive_rate=summary.false_positive_rate(),
         filter_bytes=round(summary.bits_per_key * summary.keys / 8),
-    )  # fmt: skip
+    )
 
 
 def opened(path: str) -> Fingerprint:

@@ -168,9 +168,12 @@ def inlined() -> Callable[[Callable[..., Any]], Any]:
     each: twice the time to compile.
     """
     compiled = numba.njit(
-        forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False,
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        _nrt=False,
         error_model="numpy",
-    )  # fmt: skip
+    )
     return lambda function: _once_for_numbers(compiled(function))
 
 

@@ -221,9 +221,12 @@ class Accumulator:
         return Segment(self.algebra, whole.slices, whole.events, (whole, *tables))
 
     def _table(
-        self, key: Key, table: KeyTable, values: Mapping[str, pa.Array],
+        self,
+        key: Key,
+        table: KeyTable,
+        values: Mapping[str, pa.Array],
         hashes: Mapping[str, np.ndarray],
-    ) -> Table:  # fmt: skip
+    ) -> Table:
         rows = np.flatnonzero(table.matrix[:, 0])  # those that are there
         at = self.numbering.parts(key, rows)
         keys, order = ordered(key, [values[n] for n in key], at, [hashes[n] for n in key])

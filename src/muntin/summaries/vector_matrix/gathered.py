@@ -219,7 +219,8 @@ def merged_to(algebra: Algebra, parts: list[Segment]) -> Segment:
 
 def without_indicator(segment: Segment, name: str) -> Segment:
     assert isinstance(segment.algebra, Sums)  # noqa: S101
-    algebra = Sums(tuple(pair for pair in segment.algebra.indicators if pair[0] != name))
+    kept = tuple(pair for pair in segment.algebra.indicators if pair[0] != name)
+    algebra = Sums(kept)
     tables = [
         replace(table, states={part: table.states.get(part) for part in algebra.columns()})
         for table in segment.tables
