@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from select_catalogs import MemoryCatalog, catalog, matrix_of, order_tables
 
@@ -109,6 +109,13 @@ def _asked(engine: Engine, text: str) -> object:
 
 
 @given(texts)
+@example("SELECT driver, count FROM orders(driver) ORDER BY count LIMIT 7")
+@example(
+    "SELECT driver, count FROM orders(driver) WHERE served > 1 ORDER BY count LIMIT 7 OFFSET 3"
+)
+@example("SELECT driver, count FROM orders(driver) WHERE served > 3 ORDER BY served, count LIMIT 7")
+@example("SELECT driver, count FROM orders(driver) WHERE count < 150 ORDER BY driver, count")
+@example("SELECT driver, count FROM orders(driver) WHERE count < 150 ORDER BY time, count")
 def test_answers_are_those_of_duckdb(engines: tuple[Engine, Engine], text: str) -> None:
     """All texts of one shape share a plan in the one engine, and never in the other."""
     engine, duckdb = engines
