@@ -78,6 +78,20 @@ def test_of_a_time_before_it_joined_a_summary_does_not_say_that_nothing_came():
     assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[1]], True, [])
 
 
+@pytest.mark.parametrize("rollups", [["20 s"], []])
+def test_all_time_is_also_that_before_a_summary_joined_where_its_panes_were_dropped(rollups):
+    """Rollups hold what they were; and panes of late events say nothing of later ones."""
+    ledger, both = temporary(), {"m": MATRIX, "n": MATRIX}
+    kept = {"retention": {"panes": "1 minute"}, "rollups": rollups}
+    fed(ledger, ONE, [range(0, 300, 5)], 0, **kept)
+    later = [range(300, 400, 5), range(400, 500, 5)] if rollups else [[5], [301]]
+    fed(ledger, both, later, 1, **kept)
+    assert ledger.horizon("n", 10 * SECOND) is not None
+    counted = 40 if rollups else 1
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[counted]], False, [{"n": 60}])
+    assert said(ledger, "SELECT count FROM m FOR ALL")[1:] == (True, [])
+
+
 @pytest.mark.parametrize("pane", ["5 seconds", "1 minute"])
 def test_panes_stay_as_long_as_they_are(pane):
     """Also where rollups go with them: retention is not to blame."""

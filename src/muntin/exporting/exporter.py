@@ -138,7 +138,7 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     """Say what retention has dropped before it was out: what rollups hold since where the table
     ends is not in it, or they do not tell."""
     extent = pieces.extent(layout)
-    first = extent.bounds[0] if extent.bounds and extent.entire else 0
+    first = extent.bounds[0] if extent.bounds and not extent.since else 0
     out = max((end for end, _ in done.values()), default=first)
     if dropped is None or out >= dropped:
         return

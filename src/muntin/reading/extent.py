@@ -57,9 +57,11 @@ class Extent:
         self.bounds = self._bounds(view, layout)
 
     @property
-    def entire(self) -> bool:
-        """Nothing is gone: rollups hold what panes were, of all time."""
-        return self.dropped is None or any(not start for start, _ in self.rollups.covered.values())
+    def since(self) -> int:
+        """Nothing is gone from here on, since rollups hold what panes were; 0: of all time."""
+        if self.dropped is None:
+            return 0
+        return min([self.dropped, *(start for start, _ in self.rollups.covered.values())])
 
     def reach(self, start: int, end: int) -> Reach:
         """The whole slices of [start, end), multiples of the pane. Where what is left of it lies
@@ -68,10 +70,7 @@ class Extent:
             return Reach((), None, whole=self.dropped is None)
         # outside of what is stored there is nothing: an ad hoc range of a century costs nothing
         first = self.bounds[0]
-        known = first
-        if self.dropped is not None:
-            starts = [reach[0] for reach in self.rollups.covered.values()]
-            known = min(first, self.dropped, *starts)
+        known = first if self.dropped is None else min(first, self.since)
         begin, until = max(start, known), min(end, self.bounds[1])
         runs = _longest(self.rollups, begin, until)
         if not runs:

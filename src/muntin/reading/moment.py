@@ -71,8 +71,8 @@ class LedgerMoment:
         """Whether retention has dropped nothing of a window."""
         known, layout = self._find(summary)
         extent = self._pieces.extent(layout)
-        if window.kind == "all" or extent.entire:
-            return extent.entire
+        if window.kind == "all" or not extent.since:
+            return not extent.since
         span = self._span(known, layout, window, extent.bounds)
         return span is not None and extent.reach(*span).whole
 
@@ -200,8 +200,9 @@ class LedgerMoment:
         covered = asked if closed is not None or window.whole else reach.covered
         covered = covered if reach.runs else None
         # also of what was asked for and is not stored: the summary may not have been there
-        ever = asked is None or (window.kind == "all" and extent.dropped is None)
-        meant = ((0, window.end_us or EVER) if ever else asked) if reach.whole else covered
+        meant = asked if reach.whole else covered
+        if asked is None or (window.kind == "all" and reach.whole):
+            meant = (extent.since if asked else 0, window.end_us or EVER)
         uncounted = self._uncounted(known, layout, merged, reach, meant, keys)
         return loaded(
             known, layout, merged,
@@ -379,7 +380,7 @@ def check_stored(
     if reach.whole:
         if reach.covered is None:
             return (_nothing(name, asked, extent.bounds),)
-        if window.kind == "all" and window.end_us is not None and not extent.entire:
+        if window.kind == "all" and window.end_us is not None and extent.since:
             return (Note("retention", name, f"{gone}: what this trend reads begins later"),)
         return ()
     shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
