@@ -170,6 +170,15 @@ def test_a_start_that_is_stopped_leaves_nothing_behind(tmp_path, delay, number):
     _stopped_after(tmp_path, number, delay)
 
 
+def test_a_signal_that_comes_while_the_module_of_java_is_imported_ends_the_process():
+    """Its error was lost in a callback of the imports, where both signals were ignored already."""
+    text = (
+        "import sys, types; from muntin.cli import stopping;"
+        "sys.modules['muntin.spark.java'] = types.ModuleType('java'); stopping.end_at_once(15)"
+    )
+    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 128 + 15
+
+
 def test_a_log_on_a_full_disk_ends_no_pipeline(tmp_path):
     with open("/dev/full", "w") as full:
         run = Run(tmp_path, "--once", files=3, log=full)

@@ -64,9 +64,11 @@ def end_at_once(number: int) -> NoReturn:
         signal.signal(each, signal.SIG_IGN)  # no third one between here and the end
     _say(_AT_ONCE)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that miss Java say so at length
-    if started := sys.modules.get("muntin.spark.java"):
-        started.end_all()
-    os._exit(128 + number)
+    try:
+        if started := sys.modules.get("muntin.spark.java"):
+            started.end_all()  # which it does not have yet while it is imported
+    finally:  # an error may be lost where Python just is, and then nothing would stop this process
+        os._exit(128 + number)
 
 
 @contextmanager
