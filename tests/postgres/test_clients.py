@@ -25,7 +25,7 @@ from muntin.ledger.temporary import temporary
 from muntin.server.postgres.catalog_tables import catalog_rows, empty_catalogs
 from muntin.server.serving import Server
 from muntin.server.workers import workers_in
-from tests.pipeline.support import pipeline
+from tests.pipeline.support import events, gather, pipeline
 from tests.server.conftest import Feeder, until
 from tests.server.test_workers import FOR_EVER
 
@@ -659,6 +659,28 @@ def test_a_sum_beyond_int64_is_of_the_type_that_the_catalog_says(binary):
                 ("int8", None), ("numeric(38,0)", 38),
             ]  # fmt: skip
             assert cursor.fetchall() == [(3 if driver == "a" else 1, value)]
+    feeder.close()
+
+
+def test_items_that_are_bytes_are_listed():
+    """Their table had no columns, and the catalog was made anew for each question to it."""
+    ledger = temporary()
+    spec = pipeline(summaries={"tags": {"kind": "top_k", "item": "driver"}}, queries={})
+    feeder = Feeder(ledger, spec)
+    table = events([(second, "\0a", 1, 1, 1) for second in range(3)])
+    driver = table["driver"].cast(pa.binary())
+    feeder.ingest.take(0, gather([table.set_column(1, "driver", driver)]))
+    types = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = "
+    with (
+        Server(ledger, port=0, postgres="127.0.0.1:0") as server,
+        psycopg.connect(server.postgres_url, autocommit=True) as connected,
+    ):
+        assert answered(connected, types + "'top_k(tags)'")[:2] == [
+            ("item", "bytea"), ("value", "bigint"),
+        ]  # fmt: skip
+        with pytest.raises(psycopg.Error, match="column 'item' of the answer holds bytes"):
+            connected.execute('SELECT * FROM "top_k(tags)"')
+        assert answered(connected, 'SELECT item::text, value FROM "top_k(tags)"') == [(r"\x00a", 3)]
     feeder.close()
 
 

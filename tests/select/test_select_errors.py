@@ -105,6 +105,7 @@ WRONG = [
     ("SELECT »CASE« WHEN 1 THEN 2 FROM orders", "syntax", "CASE is not closed", "END"),
     ("»UPDATE« orders SET time = 1", "statement", "SELECT, which only reads", "SHOW TABLES"),
     ("SELECT »mod«(count, 2) FROM orders", "unknown_function", "'mod'", "a % b"),
+    ("SELECT »date«(now()) FROM orders", "unknown_function", "'date'", "CAST(x AS DATE)"),
     ("SELECT now()::TIMESTAMP(»3«)", "not_allowed", "a size of TIMESTAMP is", "leave it out"),
     ("SELECT »count«::money FROM orders", "not_allowed", "the type money", "there are BOOLEAN"),
     ("SELECT 1; »SELECT« 2", "statement", "one statement", "end the text"),

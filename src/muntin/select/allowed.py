@@ -73,6 +73,7 @@ OTHER_NAMES = {
         "ask for the columns: POST /query answers in JSON, so does muntin query --format jsonl",
     ),
     "approx_count_distinct": "write count(DISTINCT x)",
+    "date": "write CAST(x AS DATE)",
     "mod": "write a % b",
     "percentile_cont": "write quantile_cont(x, 0.5)",
     "percentile_disc": "write quantile_disc(x, 0.5)",

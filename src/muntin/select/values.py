@@ -42,6 +42,8 @@ def _plain(column: pa.ChunkedArray, name: str, wide: bool) -> pa.ChunkedArray:
     if pa.types.is_time64(kind) and _beyond(column.cast(pa.int64()), (0, DAY_US - 1)):
         raise _no_value(name, "holds 24:00, which is no time of day", "cast to INTERVAL or VARCHAR")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if column.null_count == len(column):
+            return column  # catalogs ask for the types alone
         raise _no_value(name, "holds bytes, not text", "cast it to VARCHAR")
     if pa.types.is_nested(kind):  # a tuple that went through an aggregate or CASE
         raise _no_value(name, "holds several values in one", "name each as a column of its own")
