@@ -9,7 +9,7 @@ from hostile_streams import STREAMS
 
 from muntin.topk import simulate
 
-SURVEYS = 3  # the docs: 1.05 naive (1.2 messages) and three surveys, after every slide
+SURVEYS = 3  # the docs: 1.05 naive (1.2 messages), two surveys, and one as the overdraft
 
 
 @pytest.mark.parametrize("objective", ["bytes", "messages"])
@@ -30,6 +30,22 @@ def test_never_much_more_than_naive(stream: str, objective: str) -> None:
         share = 1.05 if objective == "bytes" else 1.2
         over = (spent - share * pushed) / ours.bootstrap[what]
         assert over.max() <= SURVEYS
+
+
+def test_a_slide_may_overdraw_what_sites_hold_by_then_and_not_more() -> None:
+    counts = np.zeros((20, 3, 1001), np.int64)
+    counts[:10, :, 0] = 10
+    counts[10, :, 1:] = 9  # far more than at the first survey
+    counts[11, :, 0] = -100  # all of it exceeds the one member, that falls
+    options = {"k": 1, "window": 10, "unit": 1}
+    naive = simulate(counts, policy="naive", windows=9, **options)
+    ours = simulate(counts, policy="hybrid", windows=9, **options)
+    held = simulate(counts[1:], policy="naive", windows=8, **options).bootstrap["bytes"]
+    pushed = naive.bootstrap["bytes"] + np.cumsum(naive.series["bytes"])
+    spent = ours.bootstrap["bytes"] + np.cumsum(ours.series["bytes"])
+    over = (spent - 1.05 * pushed).max()
+    assert over > SURVEYS * ours.bootstrap["bytes"]
+    assert over <= 2 * ours.bootstrap["bytes"] + held
 
 
 @pytest.mark.parametrize("stream", STREAMS)
