@@ -48,16 +48,9 @@ def ranked(
 
 
 def type_of(entries: Entries) -> str:
-    """Of the items that a site counts, "integers" or "text"; "" where these do not tell: they have
-    no value there, or are digits beyond int64, which `ranked` makes of an integer."""
-    for item, value in entries:
-        if not value:
-            continue
-        if isinstance(item, int):
-            return "integers"
-        if not (item.isdecimal() and int(item) >= 1 << 63):
-            return "text"
-    return ""
+    """Of the items that a site counts, "integers" or "text"; "" where none has a value there."""
+    first = next((item for item, value in entries if value), None)
+    return "" if first is None else "integers" if isinstance(first, int) else "text"
 
 
 def _integers(column: pa.ChunkedArray, name: str, scale: float | None) -> np.ndarray:
@@ -90,8 +83,8 @@ def _single(column: pa.ChunkedArray) -> list[Object]:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
-    if pa.types.is_integer(kind):  # the same object whatever its width; text beyond int64
-        return [part if part < 1 << 63 else str(part) for part in column.to_pylist()]
+    if pa.types.is_integer(kind):
+        return column.to_pylist()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return [_short(text) for text in column.to_pylist()]
     return [_short(str(part)) for part in _parts(column)]
