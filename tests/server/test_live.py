@@ -17,6 +17,7 @@ from muntin.server.channel import Frame
 from muntin.server.feeds import Feeds
 from muntin.server.limits import ServerLimits
 from muntin.server.serving import Server
+from muntin.server.sockets import LINGER_SECONDS
 from muntin.times import instant_text
 from tests.pipeline.support import pipeline
 from tests.server.conftest import PATIENCE_SECONDS, Feeder, until
@@ -426,26 +427,39 @@ def test_a_client_that_never_reads_is_closed_and_costs_little(feeder, ledger):
 
 
 def test_who_reads_on_after_it_was_cut_finds_the_code(feeder, ledger, clock):
-    with Server(ledger, port=0) as server:
+    """It answers the pings that stand before the code, which must not reset the connection."""
+    limits = ServerLimits(pong_seconds=3600.0, close_seconds=1800.0)
+    with Server(ledger, port=0, limits=limits) as server:
         stuck = never_reads(server)
-        (client,) = until(lambda: tuple(server.app.state.hub.clients))
-        connected = client._socket.transport.get_extra_info("socket")
+        hub = server.app.state.hub
+        (client,) = until(lambda: tuple(hub.clients))
+        connection = client._socket
+
+        def stalled():
+            feeder.minute(15)
+            return connection.unread
 
         def is_cut():
             feeder.minute(15)
-            if client._socket.unread:
-                clock.passes(ServerLimits().write_stall_seconds + 1)
-            return connected.fileno() < 0
+            clock.passes(limits.write_stall_seconds / 2)
+            return hub.closings
 
+        until(stalled)
+        connection.loop.call_soon_threadsafe(connection.send_keepalive_ping)
+        until(lambda: connection.pong_timer)
         until(is_cut)
+        until(lambda: not connection.unread)
+        clock.passes(limits.close_seconds + 1)
+        until(lambda: connection.close_timer.when() > clock.now() + LINGER_SECONDS / 2)
         code, reason = stuck.closing()
+        until(lambda: connection.disconnected)  # as soon as it has answered
     assert code == 4008
     assert reason.startswith("nothing read for")
 
 
 @pytest.mark.parametrize("waiting", [1, 5_000, 33_000, 100_000])
-def test_the_code_reaches_the_kernel_however_little_waits(ledger, waiting):
-    limits = ServerLimits(close_seconds=0.5, write_stall_seconds=3600.0)
+def test_the_code_reaches_the_kernel_however_little_waits(ledger, clock, waiting):
+    limits = ServerLimits(write_stall_seconds=3600.0, pong_seconds=3600.0)
     with Server(ledger, port=0, limits=limits) as server:
         stuck = never_reads(server)
         (client,) = until(lambda: tuple(server.app.state.hub.clients))
@@ -459,6 +473,10 @@ def test_the_code_reaches_the_kernel_however_little_waits(ledger, waiting):
 
         connected = connection.transport.get_extra_info("socket")
         connection.loop.call_soon_threadsafe(fill_and_end)
+        until(lambda: connection.close_sent and not connection.unread)
+        clock.passes(limits.close_seconds + 1)
+        until(lambda: connection.close_timer.when() > clock.now() + LINGER_SECONDS / 2)
+        clock.passes(LINGER_SECONDS)
         until(lambda: connected.fileno() < 0)
         assert stuck.closing() == (4008, "nothing read")
 

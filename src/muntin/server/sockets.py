@@ -31,6 +31,7 @@ from muntin.server.protocol import NO_PONG, SILENT, TOO_FAST
 EXTENSION = "muntin.socket"
 BUFFER_BYTES_HIGH = 32 * KIB  # beyond this, a client is behind
 KERNEL_BYTES = 64 * KIB  # Linux doubles it
+LINGER_SECONDS = 30.0  # as nginx has
 _LOG = logging.getLogger("muntin.server.connection")
 _LOG.setLevel(logging.ERROR)  # what is no HTTP is refused without a word
 _URL = re.compile(rb"https?://([^/?]+)([/?].*)?", re.IGNORECASE)
@@ -147,15 +148,18 @@ class UvicornSocket(WebSocketsSansIOProtocol):
         self.transport.write(frame.wire)
 
     def end(self, code: int, reason: str) -> None:
-        """Send a close frame and, a few seconds later at most, cut the connection."""
+        """Send a close frame and, a few seconds later at most, cut the connection, which a client
+        that is behind has longer."""
         if self.close_sent or self.disconnected:
             return
+        cut = self.transport.abort
         disconnect: Any = {"type": "websocket.disconnect", "code": code, "reason": reason}
         self.queue.put_nowait(disconnect)
         if not self.transport.is_closing():
             self.conn.send_close(code, reason)
             self.transport.write(b"".join(self.conn.data_to_send()))
             if self.unread:  # then the kernel keeps the close frame for who reads on later
+                cut = self._linger
                 # it takes more only once a third of its buffer is free, and the buffer is full
                 waiting = self.transport.get_write_buffer_size()
                 _let_buffer(self.transport, 3 * (KERNEL_BYTES + waiting))
@@ -165,7 +169,16 @@ class UvicornSocket(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         # a full buffer of a client that reads nothing would keep the connection for ever
-        self.close_timer = self.loop.call_later(self.limits.close_seconds, self.transport.abort)
+        self.close_timer = self.loop.call_later(self.limits.close_seconds, cut)
+
+    def _linger(self) -> None:
+        """Cut the connection, but first go on reading for a while where the kernel has taken all.
+
+        A client that reads on answers the pings that it finds. An answer to a socket that is closed
+        makes the kernel reset it, and drop the close frame, which comes behind them.
+        """
+        seconds = 0.0 if self.unread or self._flooded else LINGER_SECONDS
+        self.close_timer = self.loop.call_later(seconds, self.transport.abort)
 
     def allow(self, message_bytes_max: int, *, frames: TokenBucket, data: TokenBucket) -> None:
         """How long the other side's messages may be from now on, how many frames and bytes."""
