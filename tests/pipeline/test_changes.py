@@ -220,13 +220,19 @@ def test_a_summary_that_was_away_says_what_it_lacks():
 def test_retention_takes_what_is_stored_of_a_summary_that_was_taken_out():
     ledger = temporary()
     both = {"m": MATRIX, "n": MATRIX | {"window": WINDOW}}
-    kept = {"retention": {"panes": "30 s", "rollups": "2 minutes"}, "rollups": ["20 s", "1 minute"]}
+    retention = {"panes": "30 s", "rollups": "2 minutes", "history": "2 minutes"}
+    kept = {"retention": retention, "rollups": ["20 s", "1 minute"]}
     fed(ledger, both, [range(at, at + 30, 5) for at in range(0, 300, 30)], 0, **kept)
     fed(ledger, ONE, [[600]], 10, **kept)
     fed(ledger, ONE, [[900]], 11, **kept)
     lengths = [each * SECOND for each in (10, 20, 60)]
     assert [ledger.pieces("n", length) for length in lengths] == [[], [], []]
     assert ledger.pieces("m", 10 * SECOND)
+    fed(ledger, both, [], 12, **kept)
+    notes = [note.message for note in Session(ledger).sql("SELECT * FROM n FOR ALL").notes]
+    assert notes[0].startswith("n holds nothing any more: retention has dropped panes before")
+    with pytest.raises(SelectError, match="no closed window of n is stored"):
+        Session(ledger).sql("SELECT * FROM n FOR WINDOW LAST")
     fed(ledger, both, [[1000], [1010]], 12, **kept)
     assert said(ledger, "SELECT count FROM n FOR LAST '20 s'") == ([[2]], True, [])
 

@@ -37,7 +37,7 @@ def test_the_open_window(window, length, every):
     ("clause", "batches", "message", "remedy"),
     [
         ("plain FOR WINDOW LAST", 1, "plain has no windows that close", "give it one"),
-        ("orders FOR WINDOW LAST", 0, "has closed yet", "FOR OPEN"),
+        ("orders FOR WINDOW LAST", 0, "no closed window of orders is", "FOR OPEN"),
         ("plain FOR WINDOW '2023-11-14'", 1, "starts at 2023-11-14T00:00:00Z", "needs no window"),
         ("orders FOR WINDOW '2023-11-14'", 1, "no closed window", "first one starts at 2023-11-14"),
         ("orders FOR WINDOW '2023-11-15'", 1, "no closed window", "before it starts at 2023-11-14"),

@@ -269,7 +269,7 @@ class LedgerMoment:
             proven=False,
             bounds=spec.bounds_of(read.states),
             uncounted={} if lacking is None else {WHOLE: lacking},
-            notes=() if covered else (_nothing(name, None, None),),
+            notes=() if covered else (Note("nothing", name, f"{name} holds nothing yet"),),
             token=read.token,
             like=None,
             among=None,
@@ -320,7 +320,7 @@ class LedgerMoment:
                 message = f"{layout.name} has no windows that close"
                 remedy = "give it one in the pipeline file, or ask FOR LAST '15 minutes' or FOR ALL"
             else:
-                message = f"no window of {layout.name} has closed yet"
+                message = f"no closed window of {layout.name} is stored"
                 remedy = "FOR OPEN reads the one that is open"
             raise SelectError(message, code="no_window", remedy=remedy)
         at = window.start_us or 0
@@ -375,11 +375,11 @@ def check_stored(
     """What to say where not all is stored of what was asked for. Raises SelectError: nothing is
     left of it, or a part of what is only right as a whole is not."""
     if asked is None:
-        return (_nothing(name, None, extent.bounds),)
+        return (_nothing(name, None, extent),)
     gone = f"{name}: retention has dropped panes before {instant_text(extent.dropped)}"
     if reach.whole:
         if reach.covered is None:
-            return (_nothing(name, asked, extent.bounds),)
+            return (_nothing(name, asked, extent),)
         if window.kind == "all" and window.end_us is not None and extent.since:
             return (Note("retention", name, f"{gone}: what this trend reads begins later"),)
         return ()
@@ -398,14 +398,17 @@ def check_stored(
     return (Note("retention", name, f"{gone}: of {shown}, only {read} was read"),)
 
 
-def _nothing(name: str, asked: TimeSpan | None, bounds: TimeSpan | None) -> Note:
+def _nothing(name: str, asked: TimeSpan | None, extent: Extent) -> Note:
     said = f"{name} holds nothing yet"
-    if bounds is not None:
+    if extent.bounds is not None:
         where = "there"
         if asked is not None:
             where = f"from {instant_text(asked[0])} to {instant_text(asked[1])}"
-        there = " to ".join(str(instant_text(at)) for at in bounds)
+        there = " to ".join(str(instant_text(at)) for at in extent.bounds)
         said = f"{name} holds nothing {where}: what it holds is {there}"
+    elif extent.dropped is not None:
+        before = instant_text(extent.dropped)
+        said = f"{name} holds nothing any more: retention has dropped panes before {before}"
     return Note("nothing", name, said)
 
 
