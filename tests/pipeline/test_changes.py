@@ -692,6 +692,19 @@ def test_a_field_that_is_stored_stays_what_it_is():
     fed(ledger, {"m": MATRIX}, [[3]], 3, fields=first)
 
 
+def test_a_field_of_which_nothing_came_may_change():
+    """It failed on a row of its first batch, and the run ended; pieces were compacted before."""
+    ledger = temporary()
+    failed, tried = {"served": "CAST(s AS INT)"}, {"served": "TRY_CAST(s AS INT)"}
+    joined = {"m": MATRIX | {"indicators": ["fare", "served"]}}
+    fed(ledger, ONE, [[at] for at in range(40)], 0)
+    fed(ledger, joined, [], 40, fields=failed)
+    fed(ledger, joined, [[40]], 40, fields=tried)
+    for fields in (failed, {}):
+        with pytest.raises(SpecError, match=r"fields\.served: 'TRY_CAST.* summaries\.m has stored"):
+            fed(ledger, joined, [], 41, fields=fields)
+
+
 def test_what_an_older_writer_commits_while_another_opens_is_told():
     ledger = temporary()
     one, both = (pipeline(summaries=s, queries={}) for s in (ONE, ONE | {"n": MATRIX}))

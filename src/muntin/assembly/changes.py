@@ -8,6 +8,7 @@ from typing import Any
 from muntin.assembly.cutting import Cutting
 from muntin.errors import MuntinError, SourceError, SpecError
 from muntin.kinds import SegmentSpec, SummarySpec
+from muntin.kinds.vector_matrix import VectorMatrixSpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import Partial, PipelineInfo, Stored
 from muntin.reading.extent import Layout
@@ -51,7 +52,7 @@ def check_changes(pipeline: Pipeline, ledger: Ledger) -> None:
         if not any(ledger.bounds(name, length) for length in lengths) and not ledger.states(name):
             continue
         _check_rollups(name, summary, pipeline, ledger)
-        _check_fields(name, summary, _fields_read(found.spec, name, old), pipeline.fields)
+        _check_fields(name, summary, _fields_read(found.spec, name, old), pipeline, ledger)
         is_now, was = ({"kind": each.kind, **each.stored_as()} for each in (summary, old))
         for entry in is_now | was:
             if is_now.get(entry) != was.get(entry):
@@ -107,16 +108,35 @@ def _held_alone(now: Pieces, layout: Layout, length: int, start: int, end: int) 
 
 
 def _check_fields(
-    name: str, summary: SummarySpec, was: Mapping[str, str | None], now: Mapping[str, str]
-) -> None:
+    name: str, summary: SummarySpec, was: Mapping[str, str | None], pipeline: Pipeline,
+    ledger: Ledger,
+) -> None:  # fmt: skip
     """What a summary reads by a name must be what it read by it before."""
     for column in summary.columns():
-        if column in was and _plain(was[column]) != _plain(now.get(column)):
+        now = pipeline.fields.get(column)
+        if (
+            column in was
+            and _plain(was[column]) != _plain(now)
+            and _holds(name, summary, column, pipeline, ledger)
+        ):
             raise SpecError(
                 f"fields.{column}: {_expression(was[column])} in what summaries.{name} has stored, "
-                f"now {_expression(now.get(column))}: it would be a sum of two things; give the "
-                f"changed field another name, or {_ANEW}"
+                f"now {_expression(now)}: it would be a sum of two things; give the changed field "
+                f"another name, or {_ANEW}"
             )
+
+
+def _holds(
+    name: str, summary: SummarySpec, column: str, pipeline: Pipeline, ledger: Ledger
+) -> bool:
+    """Whether what is stored has the column. An indicator that was added may have failed in its
+    first batch, so that none has come."""
+    if not isinstance(summary, VectorMatrixSpec) or column not in summary.indicators:
+        return True
+    layout = Layout(name, summary, pipeline.pane, pipeline.rungs)
+    with pieces_of(ledger, SegmentCache(0)) as now:
+        known = _stored(now, layout, {()})  # of all pieces: no column of a key has this name
+    return known is None or column in dict(known.algebra.parameters()["indicators"])
 
 
 def _fields_read(spec: Mapping[str, Any], name: str, summary: SummarySpec) -> dict[str, str | None]:
