@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -18,8 +19,11 @@ from muntin.errors import BadArgument, LedgerError, SelectError
 from muntin.ledger.temporary import TemporaryLedger
 from muntin.server.limits import ServerLimits
 from muntin.sites import CoordinatorServer, coordinating, follower, link
+from muntin.sites.counts import SiteCounts
 from muntin.sites.service import CoordinatorService
+from muntin.sites.status import Status
 from muntin.times import duration_text, instant_text
+from muntin.topk import Coordinator, Monitor
 from tests.pipeline.support import gather
 from tests.sites.conftest import get, until
 from tests.sites.fed import START, Fed, coordinated, settled, sites, top, valid
@@ -296,6 +300,45 @@ def test_no_more_items_are_shown_than_are_kept(tmp_path):
     shown = service.status.state["answer"]
     assert (shown["k"], [item["item"] for item in shown["items"]]) == (2, ["a", "b"])
     service.close()
+
+
+@pytest.mark.parametrize(("behind", "swing"), [(0, 2), (8, 2), (0, 60), (8, 60)])
+def test_values_that_change_before_they_are_settled_are_named(tmp_path, behind, swing):
+    """South is behind by less than the lease, and resolutions followed each other for ever."""
+    spec = coordinator(tmp_path, hybrid="none", lease=18)
+    found = Coordinator(SITES, 2, retry=spec.retry, lease=spec.lease, missing_after=40)
+    status = Status(spec, "run", {name: SiteCounts() for name in SITES}, {}, {})
+    monitors = {name: Monitor(life=1) for name in SITES}
+    values = {name: random.Random(name) for name in SITES}
+    held = {name: np.zeros(6, np.int64) for name in SITES}
+
+    def carry(name, messages, now):
+        for message in messages:
+            for to, answer in found.receive(name, message, now):
+                carry(to, monitors[to].receive(answer), now)
+
+    told = []
+    for now in range(100):
+        for name, monitor in monitors.items():
+            unit = now - behind * (name == "south")
+            moved = np.array([values[name].randrange(swing) + 30 * i for i in range(6)])
+            if unit >= 0:
+                rows = monitor.rows(list("abcdef"))
+                carry(name, monitor.slide(unit, rows, moved - held[name]), now)
+                held[name] = moved
+            carry(name, monitor.tick(now), now)
+        for to, message in found.tick(now):
+            carry(to, monitors[to].receive(message), now)
+        status.renew(found, {}, now, "")
+        told.append(status.snapshot.to_dict().get("problem", ""))
+    if (behind, swing) != (8, 60):
+        assert set(told) == {""}
+        return
+    assert told[-1] == (
+        "values change before resolutions have settled, and no answer was valid for the lease, "
+        "18 units: enlarge epsilon or the unit, or set  hybrid: bytes, or wait until south has "
+        "caught up with north"
+    )
 
 
 def test_more_ties_than_can_be_told_are_named(tmp_path):

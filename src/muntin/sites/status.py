@@ -134,6 +134,7 @@ class Status:
         self._pace_at: float | None = None
         self._top: tuple[Any, ...] | None = None
         self._as_of: tuple[int | None, float] = (None, 0.0)
+        self._settled = (0.0, 0)  # when an answer was valid, and resolutions until then
         self._said: tuple[Any, ...] = ()
 
     def renew(
@@ -186,7 +187,12 @@ class Status:
         if answer.as_of != self._as_of[0]:
             self._as_of = (answer.as_of, now)
         stale = answer.as_of is not None and now - self._as_of[1] > self._spec.lease
-        problem = problem or _trouble(coordinator)
+        resolved = coordinator.partial + coordinator.full
+        if answer.valid or answer.missing_sites:
+            self._settled = (now, resolved)
+        since, before = self._settled
+        unsettled = now - since > self._spec.lease and resolved > before + 1
+        problem = problem or _trouble(coordinator, unsettled=unsettled)
         return TopKSnapshot(answer, coordinator.k, coordinator.epsilon, self._spec, stale, problem)
 
     def _note_top(self, coordinator: Coordinator) -> None:
@@ -217,8 +223,9 @@ class Status:
         self._pace.append(point)
 
 
-def _trouble(coordinator: Coordinator) -> str:
-    """What keeps answers from being valid where all sites are there: ties, or streams' times."""
+def _trouble(coordinator: Coordinator, *, unsettled: bool) -> str:
+    """What keeps answers from being valid where all sites are there: ties, or streams' times.
+    `unsettled`: resolutions follow each other, and none has held."""
     if coordinator.tied:
         return (
             "more items tie than a message holds, so that nobody can tell the largest: rank a key "
@@ -226,12 +233,23 @@ def _trouble(coordinator: Coordinator) -> str:
         )
     sites = coordinator.membership.members().values()
     units = {site.unit: site.name for site in sites if site.unit > UNIT_MIN}
-    if not units or max(units) - min(units) <= coordinator.lease:
+    if not units:
         return ""
     ahead, behind = units[max(units)], units[min(units)]
+    lease, apart = f"the lease, {coordinator.lease:g} units", max(units) - min(units)
+    if apart > coordinator.lease:
+        return (
+            f"{ahead} is ahead of {behind} by more than {lease}: wait until {behind} has caught "
+            "up, or correct the times of one"
+        )
+    if not unsettled:
+        return ""
+    ways = ["enlarge epsilon or the unit"]
+    ways += [] if coordinator.hybrid else ["set  hybrid: bytes"]
+    ways += [f"wait until {behind} has caught up with {ahead}"] if apart > coordinator.retry else []
     return (
-        f"{ahead} is ahead of {behind} by more than the lease, {coordinator.lease:g} units: "
-        f"wait until {behind} has caught up, or correct the times of one"
+        f"values change before resolutions have settled, and no answer was valid for {lease}: "
+        f"{', or '.join(ways)}"
     )
 
 
