@@ -409,6 +409,21 @@ def test_values_of_other_columns_are_other_alerts():
     assert told == [("firing", driver), ("resolved", driver), ("firing", area)]
 
 
+def test_what_held_by_other_columns_does_not_come_back_with_a_revision():
+    """Though nothing holds any more where the alert is changed."""
+    state = json.loads(json.dumps(EMPTY))
+    seen = (("driver", 1, 1), ("driver", 2, 1), ("driver", 3, 0), ("area", 3, 1))
+    for by, minute, count in seen:
+        spec = alerting({"when": "true", "for": "3 minutes", "by": by})
+        alert = spec.queries["busy"].alert
+        step = _Look(spec, json.loads(json.dumps(state)), 0)
+        step.end_unknown({"busy": alert})
+        times = minute * 60 * SECOND, (minute + 1) * 60 * SECOND
+        step.take("busy", alert, count * [{"driver": "1", "area": "1"}], *times)
+        state = step.state
+    assert state["changes"] == []
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_values_of_one_window_keep_no_other_from_its_alert(together):
     """However the windows come in batches. A column is one in upper case, too."""

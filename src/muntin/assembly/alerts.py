@@ -266,7 +266,10 @@ class _Look:
             if name not in specs or before not in (None, self._pipeline.queries[name].on):
                 self._end(name, active, [], self.now)
                 del self.state["alerts"][name]
-            elif any(tuple(one["by"]) != specs[name].by for one in active.values()):
+                continue
+            # older ledgers say it of what is active only
+            was = [alert["by"]] if "by" in alert else [[*one["by"]] for one in active.values()]
+            if any(by != [*specs[name].by] for by in was):
                 self._end(name, active, [], self.now)
                 alert.pop("before", None)
 
@@ -317,6 +320,7 @@ class _Look:
                     one["fired"] = end
                     self._change(name, "firing", one, end, of_key)
         alert["until"] = end if until is None or by_clock else max(end, until)
+        alert["by"] = [*spec.by]
         now = {key: one["since"] for key, one in active.items()}
         undo = {key: known.get(key) for key in known | now if known.get(key) != now.get(key)}
         alert["before"] = [] if by_clock else [*before, [start, undo]]
