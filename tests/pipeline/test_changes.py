@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pyarrow as pa
 import pytest
 
 from muntin.assembly import assembler, cutting
 from muntin.assembly.changes import check_changes
 from muntin.errors import LedgerConflict, LedgerError, SelectError, SourceError, SpecError
+from muntin.ledger import shared
 from muntin.ledger.files import payload_folder
 from muntin.ledger.open import open_ledger
 from muntin.ledger.sqlite_writer import Writer
+from muntin.ledger.store import StoreAway
 from muntin.ledger.temporary import temporary
 from muntin.reading.amounts import events_over_time
 from muntin.session import Session
@@ -728,6 +733,30 @@ def test_what_an_older_writer_commits_while_another_opens_is_told():
     newer.take(2, gather([events([(2, "d", 1, 1, 10)])]))
     newer.close()
     assert said(ledger, "SELECT count FROM n FOR ALL") == ([[1]], False, [{"n": 2}])
+
+
+@pytest.mark.parametrize("server", ["postgresql", "redis_server"])
+def test_who_starts_knows_what_others_did_though_the_store_is_slow(server, request, monkeypatch):
+    """A ledger that was opened long ago, by which another process has run meanwhile."""
+    url = request.getfixturevalue(server).url(schema=f"slow{os.getpid()}")
+    ours, theirs = open_ledger(url), open_ledger(url)
+    both = {"m": MATRIX, "n": MATRIX}
+    fed(ours, both, [[0]], 0)
+    fed(theirs, ONE, [[1], [2]], 1)
+    store = type(ours._replica.store)
+    since, slow_until = store.since, time.monotonic() + 0.5
+
+    def slow(*asked):
+        if time.monotonic() < slow_until:
+            raise StoreAway("it is busy")
+        return since(*asked)
+
+    monkeypatch.setattr(shared, "READER_SECONDS", 0.1)
+    monkeypatch.setattr(store, "since", slow)
+    fed(ours, both, [[3]], 3)
+    assert said(ours, "SELECT count FROM n FOR ALL") == ([[2]], False, [{"n": 2}])
+    ours.close()
+    theirs.close()
 
 
 def test_shards_without_a_place_change_nothing(monkeypatch):

@@ -377,6 +377,9 @@ class SharedLedger(SqliteLedger):
     def behind(self) -> bool:
         return self._replica.trouble is not None
 
+    def follow(self) -> None:
+        self._replica.follow(self._replica.deadline)
+
     def wait(self, version: int, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         while True:

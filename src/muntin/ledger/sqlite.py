@@ -129,6 +129,10 @@ class SqliteLedger(View):
             view._behind, view._state = self.behind(), state
             yield view
 
+    def follow(self) -> None:
+        """See what others have committed, however long a store takes to answer: reads alone answer
+        from what they know. Raises LedgerError: it does not answer within its deadline."""
+
     def wait(self, version: int, timeout: float) -> int:
         """Block until `version()` is another or `timeout` seconds passed; the version.
 

@@ -70,6 +70,7 @@ class Ingest:
         self._on_batch = on_batch
         self._lock = threading.RLock()
         cache = _cache_of(pipeline)
+        ledger.follow()  # what there was decides what this one may be, and what it lacks
         queries = StandingQueries(pipeline, ledger, cache)
         if pipeline.webhook is not None:
             pipeline.webhook.key()  # refuses, before anything changes

@@ -14,6 +14,7 @@ from muntin.spec import Pipeline
 def existing_ledger(ledger: Ledger | str) -> Ledger | None:
     """The ledger, or None: it is made only once the source was looked at."""
     if isinstance(ledger, Ledger):
+        ledger.follow()
         return ledger
     try:
         return open_ledger(ledger, create=False)
