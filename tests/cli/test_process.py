@@ -173,18 +173,26 @@ main()
     assert (done.returncode, done.stderr) == (130, "\nstopped; what was committed stays\n")
 
 
-@pytest.mark.parametrize(
-    ("command", "asked"), [("serve", signal.SIGTERM), ("coordinator", signal.SIGINT)]
-)
-def test_a_server_that_is_asked_to_end_ends_in_order(ledger, tmp_path, command, asked):
+def serving(command, ledger, folder):
+    """The words of a command that serves until it is asked to end."""
     words = ["--ledger", ledger]
     if command == "coordinator":
-        (tmp_path / "coordinator.yaml").write_text(
+        (folder / "coordinator.yaml").write_text(
             f"{{sites: [ewr], summary: flights, key: origin, value: count, k: 3, unit: 1 second,"
-            f" window: 10 seconds, state: {tmp_path}/state}}"
+            f" window: 10 seconds, state: {folder}/state}}"
         )
-        words = [str(tmp_path / "coordinator.yaml")]
-    words = [sys.executable, "-u", "-m", "muntin", command, *words, "--port", "0"]
+        words = [str(folder / "coordinator.yaml")]
+    return [command, *words, "--port", "0"]
+
+
+ASKED = pytest.mark.parametrize(
+    ("command", "asked"), [("serve", signal.SIGTERM), ("coordinator", signal.SIGINT)]
+)
+
+
+@ASKED
+def test_a_server_that_is_asked_to_end_ends_in_order(ledger, tmp_path, command, asked):
+    words = [sys.executable, "-u", "-m", "muntin", *serving(command, ledger, tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         url = process.stdout.readline().decode().split()[-1].removesuffix("/top_k")
         until(lambda: httpx.get(f"{url}/healthz").is_success)
@@ -192,3 +200,28 @@ def test_a_server_that_is_asked_to_end_ends_in_order(ledger, tmp_path, command, 
         process.send_signal(asked)  # as where a shell passes on what its group was sent
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@ASKED
+def test_a_server_ends_in_order_also_where_it_is_asked_before_it_listens_or_once_it_has_ended(
+    ledger, tmp_path, command, asked
+):
+    code = f"""
+import atexit, os, sys
+from muntin.__main__ import main
+from muntin.server.serving import Server
+def ask(*_, kill=os.kill, pid=os.getpid()):
+    kill(pid, {asked:d})
+def run(server, run=Server.run):
+    ask()
+    run(server)
+    ask()
+    atexit.register(ask)
+class Last:
+    __del__ = ask  # as Python takes modules apart
+Server.run, last = run, Last()
+sys.argv[1:] = {serving(command, ledger, tmp_path)!r}
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -142,7 +142,8 @@ def _run() -> None:
         typer.echo("\nstopped; what was committed stays", err=True)
         sys.exit(128 + signal.SIGINT)
     finally:
-        signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGINT) is on_ctrl_c:  # not where nothing is to be stopped now
+            signal.signal(signal.SIGINT, before)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,15 +75,13 @@ def register(app: typer.Typer) -> None:
             key=key,
             agents=agents,
         )
-        typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
-        if server.postgres_url:
-            typer.echo(f"PostgreSQL's clients:  psql {server.postgres_url}")
-        if agents:
-            typer.echo(f"agents (MCP):  {server.url}/mcp")
-        try:
+        with _ended_in_order(server), closing(opened):
+            typer.echo(f"dashboard, HTTP and WebSocket:  {server.url}")
+            if server.postgres_url:
+                typer.echo(f"PostgreSQL's clients:  psql {server.postgres_url}")
+            if agents:
+                typer.echo(f"agents (MCP):  {server.url}/mcp")
             server.run()
-        finally:
-            opened.close()
 
     @app.command()
     def coordinator(
@@ -100,10 +100,23 @@ def register(app: typer.Typer) -> None:
         token = token_in(token_file) if token_file else None
         server = CoordinatorServer(file, reader_token=token, port=port)
         spec = server.spec
-        typer.echo(f"top {spec.k} over {', '.join(spec.sites)}:  {server.url}/top_k")
-        typer.echo(f"sites connect to:  {server.address}")
-        typer.echo(f"in SELECT:  FROM top_k({spec.name}, {spec.k})")
-        server.run()
+        with _ended_in_order(server):
+            typer.echo(f"top {spec.k} over {', '.join(spec.sites)}:  {server.url}/top_k")
+            typer.echo(f"sites connect to:  {server.address}")
+            typer.echo(f"in SELECT:  FROM top_k({spec.name}, {spec.k})")
+            server.run()
+
+
+@contextmanager
+def _ended_in_order(server: Server) -> Iterator[None]:
+    """Signals ask the server to end, however many come. It hears of them itself only while it runs:
+    one before, or after, would kill this process in its midst."""
+    ends = (signal.SIGINT, signal.SIGTERM)
+    for number in ends:
+        signal.signal(number, server.ask_to_end)
+    yield
+    for number in ends:
+        signal.signal(number, signal.SIG_IGN)  # Python drops other handlers before it has ended
 
 
 def beside(

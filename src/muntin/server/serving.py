@@ -122,9 +122,13 @@ class Server:
                 raise LedgerError("the server did not start; its log says more")
             time.sleep(0.01)
 
+    def ask_to_end(self, *_: object) -> None:
+        """Let `run` end in order; for signal handlers, too."""
+        self._server.should_exit = True
+
     def stop(self) -> None:
         """Say goodbye to the clients and end the thread."""
-        self._server.should_exit = True
+        self.ask_to_end()
         if self._thread is not None:
             self._thread.join(timeout=6 * STOP_SECONDS)
         self._socket.close()
