@@ -381,3 +381,12 @@ def test_columns_that_have_changed_since_they_were_described_are_refused(given):
     assert found.count(b"SELECT 1\0") == 1
     assert found.count(b"0A000") == 2
     assert b"columns: count, fare; it was described with count, served" in found
+
+
+@pytest.mark.parametrize(("size", "ends"), [(33_000, False), (70_000, True), (2_000_000, True)])
+def test_a_statement_that_is_too_long_is_told(fed, size, ends):
+    with psycopg.connect(fed.postgres_url, autocommit=True) as connected:
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="bytes"):
+            connected.execute(f"SELECT {'1+' * (size // 2)}1")
+        assert connected.closed is ends
+    assert serves(fed)

@@ -202,8 +202,8 @@ def test_what_is_no_value_is_looked_through_once(read):
 
 
 def test_what_parameters_make_of_a_text_is_bounded():
-    with pytest.raises(SelectError, match="at most 16,384 bytes") as raised:
-        prepared("SELECT " + "$1," * 5_000, ()).bound([literal(b"x" * 6_000, 0, 25)], ())
+    with pytest.raises(SelectError, match="at most 32,768 bytes") as raised:
+        prepared("SELECT " + "$1," * 5_000, ()).bound([literal(b"x" * 12_000, 0, 25)], ())
     assert raised.value.position == len("SELECT $1,$1,")
 
 

@@ -69,6 +69,7 @@ def test_limits_are_the_ones_listed() -> None:
     for number in (limits.text_bytes, limits.tokens, limits.literal_bytes, limits.result_rows):
         assert f"{number:,}" in TEXT
     assert f"| {limits.depth}, {limits.nodes} |" in TEXT
+    assert f"as in `IN (1, 2, …)` | {limits.list_constants:,} |" in TEXT
     assert f"{limits.windows} written; {limits.reads} once" in TEXT
     assert f"joined into one | {limits.pieces} |" in TEXT
     assert f"{limits.seconds:g} s, then" in TEXT

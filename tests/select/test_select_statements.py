@@ -353,3 +353,34 @@ def test_limits_count_what_is_written(engine: Engine) -> None:
     items = ", ".join(str(i) for i in range(limits.list_items))
     assert rows(engine, f"SELECT 5 IN ({items})") == [[True]]
     assert rows(engine, f"SELECT length('{'x' * limits.literal_bytes}')") == [[1024]]
+
+
+@pytest.mark.parametrize("spelled", ["{}", "'{}'", "-{}", "{}.5"])
+def test_programs_list_thousands_of_constants(engine: Engine, spelled: str) -> None:
+    for first in (3, 4):
+        listed = ", ".join(spelled.format(number) for number in range(first, 3_000))
+        assert rows(engine, f"SELECT {spelled.format(3)} IN ({listed})") == [[first == 3]]
+
+
+def test_constants_of_all_lists_have_one_limit(engine: Engine) -> None:
+    half = ",".join(["7"] * (Limits().list_constants // 2))
+    assert rows(engine, f"SELECT 7 IN ({half}), 8 IN ({half})") == [[True, False]]
+    with pytest.raises(SelectError, match="more than 5000 constants stand in lists") as raised:
+        engine.sql(f"SELECT 7 IN ({half}), 8 IN ({half},9)")
+    assert (raised.value.code, raised.value.text[raised.value.position]) == ("limit", "9")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT 5 IN (driver" + ", count" * 100 + ") FROM orders(driver)", "lists more than 100"),
+        ("SELECT greatest(" + "1," * 200 + "1)", "lists more than 100"),
+        ("SELECT " + "1," * 200 + "1", "lists more than 100"),
+        ("SELECT * FROM top_k(areas, " + "1," * 200 + "1)", "more than 100 arguments"),
+        ("SELECT 5 IN (" + "1 + 1," * 90 + "1)", "more than 256 parts"),
+        ("SELECT 5 IN (" + "(1)," * 101 + "1)", "lists more than 100"),
+    ],
+)
+def test_lists_of_more_than_constants_are_short(engine: Engine, text: str, message: str) -> None:
+    with pytest.raises(SelectError, match=message):
+        engine.sql(text)

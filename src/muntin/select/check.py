@@ -46,7 +46,7 @@ def check_tree(statement: Statement, limits: Limits) -> None:
     stack: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while stack:
         node, depth = stack.pop()
-        if not isinstance(node, exp.Identifier):
+        if not isinstance(node, exp.Identifier) and not _in_list(node):
             count += 1
         if count > limits.nodes:
             raise _too_large(statement, node, f"has more than {limits.nodes} parts")
@@ -59,6 +59,15 @@ def check_tree(statement: Statement, limits: Limits) -> None:
             chained = both and child.arg_key == "this"
             flat = isinstance(child, exp.Identifier) or chained
             stack.append((child, depth if flat else depth + 1))
+
+
+def _in_list(node: exp.Expr) -> bool:
+    """Whether it is a constant of IN's list."""
+    if isinstance(node.parent, exp.Neg):
+        node = node.parent
+    constant = node.this if isinstance(node, exp.Neg) else node
+    listed = isinstance(node.parent, exp.In) and node.arg_key == "expressions"
+    return listed and isinstance(constant, exp.Literal)
 
 
 def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:
@@ -74,7 +83,7 @@ def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:
         known = INSTEAD.get(type(node)) or INSTEAD.get(part)
         raise _refused(statement, place, *(known or (f"{part.strip('_')} in this place",)))
     for part in _LISTS:
-        items = node.args.get(part) or []
+        items = [item for item in node.args.get(part) or [] if not _in_list(item)]
         if len(items) > limits.list_items:
             raise _too_large(
                 statement, items[limits.list_items], f"lists more than {limits.list_items} things"

@@ -9,16 +9,19 @@ ASK_LESS = "split it, or ask for less at once"  # the remedy of what is too larg
 class Limits:
     """What one statement may cost. Reaching a limit is a `SelectError` with code "limit"."""
 
-    text_bytes: int = 4096
-    """Longer texts are not written by people; everything below is linear in this."""
+    text_bytes: int = 32 << 10
+    """Everything below is linear in this."""
     tokens: int = 1000
-    """Bounds the parser's work before it starts."""
+    """Bounds the parser's work before it starts. Constants that stand in lists are not counted."""
     depth: int = 32
     """Brackets, CASE and operators within each other; keeps recursion far from Python's limit."""
     nodes: int = 256
-    """Of the syntax tree, names not counted."""
+    """Of the syntax tree, names and constants that stand in lists not counted."""
     list_items: int = 100
-    """Values in one list, or arguments of one function."""
+    """Columns of one SELECT, arguments of one function, or values in one list of more than
+    constants."""
+    list_constants: int = 5000
+    """Constants that stand in lists, all together: programs write these, as in IN (1, 2, ...)."""
     literal_bytes: int = 1024
     """One string."""
     windows: int = 16

@@ -53,6 +53,9 @@ _PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.END}
+_CONSTANTS = {TokenType.STRING, TokenType.NUMBER}
+_BEFORE_ITEM = {TokenType.L_PAREN, TokenType.COMMA}
+_AFTER_ITEM = {TokenType.R_PAREN, TokenType.COMMA}
 _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
@@ -208,11 +211,29 @@ def _shown(text: str, token: Token) -> str:
     return repr(word if len(word) <= 40 else word[:37] + "...")
 
 
+def _in_lists(tokens: list[Token]) -> list[int]:
+    """Places of the constants behind a bracket or a comma, and before one."""
+    kinds = [None, None, *(token.token_type for token in tokens), None]
+    return [
+        at
+        for at, (first, before, kind, after) in enumerate(
+            zip(kinds, kinds[1:], kinds[2:], kinds[3:], strict=False)
+        )
+        if kind in _CONSTANTS
+        and after in _AFTER_ITEM
+        and (first if before is TokenType.DASH else before) in _BEFORE_ITEM
+    ]
+
+
 def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
-    if len(tokens) > limits.tokens:
+    items = _in_lists(tokens)
+    if len(items) > limits.list_constants:
+        message = f"more than {limits.list_constants} constants stand in lists"
+        raise problem_at(text, tokens[items[limits.list_constants]], message, ASK_LESS, "limit")
+    signs = sum(tokens[at - 1].token_type is TokenType.DASH for at in items)
+    if len(tokens) - 2 * len(items) - signs > limits.tokens:
         message = f"the statement has more than {limits.tokens} words and signs"
-        place = Span(tokens[limits.tokens].start, 0)
-        raise problem_at(text, place, message, ASK_LESS, "limit")
+        raise problem_at(text, Span(tokens[-1].start, 0), message, ASK_LESS, "limit")
     kinds = [
         TokenType.VAR if is_name(tokens, at) else token.token_type
         for at, token in enumerate(tokens)

@@ -37,6 +37,7 @@ from muntin.select.syntax import (
 from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
+_PLANS_CHARACTERS_MAX = _PLANS_MAX * 4096
 _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 
 
@@ -97,8 +98,9 @@ class Planner:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._plans = Cache[_Planned](entries_max=_PLANS_MAX)
-        self._shapes = Cache[_Planned](entries_max=_PLANS_MAX)
+        self._plans, self._shapes = (
+            Cache[_Planned](_PLANS_CHARACTERS_MAX, entries_max=_PLANS_MAX) for _ in range(2)
+        )
 
     def plan(self, text: str, moment: Moment) -> CheckedStatement:
         """The plan of a text, from the last time if there is still the same to ask."""
@@ -114,7 +116,7 @@ class Planner:
             plan = self._with_constants(text, known) or self._make(text, known, ())
         except SelectError as problem:
             raise _with_quotes(problem, known[0].values()) from None
-        self._plans.put(text, _Planned(plan, known))
+        self._plans.put(text, _Planned(plan, known), len(text))
         return plan
 
     def _listing(self, text: str, known: _ToAsk, moment: Moment) -> CheckedStatement | None:
@@ -159,7 +161,7 @@ class Planner:
         slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
-            self._shapes.put(outline, _Planned(plan, known, slots))
+            self._shapes.put(outline, _Planned(plan, known, slots), len(text))
         return plan
 
     def _with_constants(self, text: str, known: _ToAsk) -> CheckedStatement | None:

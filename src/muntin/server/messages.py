@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from muntin.errors import BadArgument
+from muntin.select.limits import Limits
 from muntin.server.channel import On, Place
 
 PROTOCOL = 1
-STATEMENT_CHARACTERS_MAX = 4096
+STATEMENT_CHARACTERS_MAX = Limits().text_bytes
 ACTIONS = ("slow_down", "resume")
 _ID_MAX = 64
 _NAME_MAX = 64

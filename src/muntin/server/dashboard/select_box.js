@@ -31,7 +31,7 @@ const named = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) ? name : quoted(name);
 export function selectBox(holder, live, names) {
   const known = completions(names), keys = namingOf(names.summaries);
   const text = make("textarea", {
-    id: "statement", spellcheck: "false", maxlength: 4096, autocomplete: "off", role: "combobox",
+    id: "statement", spellcheck: "false", maxlength: 32768, autocomplete: "off", role: "combobox",
     "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
   });
   let offered = "";

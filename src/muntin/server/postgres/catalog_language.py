@@ -24,10 +24,11 @@ from muntin.server.postgres.catalog_tables import (
     namespaces,
 )
 from muntin.server.postgres.rows import TYPES
-from muntin.server.postgres.text import NAME, STATEMENT_BYTES_MAX, Edited, Rules, words_of
+from muntin.server.postgres.text import NAME, Edited, Rules, words_of
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns with the client's own text
 VERSION = f"PostgreSQL {SERVER_VERSION} (Muntin)"
+QUESTION_BYTES_MAX = 16 << 10
 _NODES_MAX, _DEPTH_MAX = 2_000, 48
 _TRUE, _NULL, _NO_NUMBER = "TRUE", "CAST(NULL AS VARCHAR)", "CAST(NULL AS BIGINT)"
 _CALLS: dict[str, str] = {
@@ -111,8 +112,8 @@ _RIGHTS = words("select usage connect execute")  # of everybody who came in
 def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int]) -> exp.Expr:
     """The tree of a statement. `tables`: those that there are. `oids`: of relations. Raises
     SelectError: it is none, or asks for what there is not."""
-    if len(text.encode("utf-8", "replace")) > STATEMENT_BYTES_MAX:
-        raise refused("the statement is longer than 16 KiB", "limit")
+    if len(text.encode("utf-8", "replace")) > QUESTION_BYTES_MAX:
+        raise refused("a question to the catalog has at most 16 KiB", "limit")
     try:
         trees = parse(_plain(text), read="postgres")
     except (SqlglotError, RecursionError) as error:

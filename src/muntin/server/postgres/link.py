@@ -87,12 +87,15 @@ class ClientLink:
 
     async def receive(self, *, skipping: bool = False) -> Any:
         """Any later one; None for what is passed over until Sync: pygwire takes some for wrong.
-        Raises FrameError, GoneError."""
+        Raises FrameError, GoneError, Refusal: it is too long, and the connection ends."""
         head = await self._read(5)
         length = int.from_bytes(head[1:])
-        if not 4 <= length <= self._limits.message_bytes_max:
-            most = self._limits.message_bytes_max
-            raise FrameError(f"a message of {length:,} bytes; at most {most:,}")
+        most = self._limits.message_bytes_max
+        if length < 4:
+            raise FrameError(f"a message of {length} bytes")
+        if length > most:
+            said = f"a message of {length:,} bytes; at most {most:,}"
+            raise Refusal("54000", said, "shorten the statement, or its parameters")
         try:
             async with asyncio.timeout(self._limits.handshake_seconds):
                 data = head + await self._read(length - 4)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.functions import TABLE_FUNCTIONS
-from muntin.select.limits import ASK_LESS
+from muntin.select.limits import ASK_LESS, Limits
 from muntin.select.syntax import text_literal
 from muntin.times import datetime_of, instant_us
 
-STATEMENT_BYTES_MAX = 16 << 10
+STATEMENT_BYTES_MAX = Limits().text_bytes
 _WORD = re.compile(
     r"""
       (?P<space>\s+|--[^\n]*|/\*.*?\*/)
