@@ -759,6 +759,36 @@ def test_who_starts_knows_what_others_did_though_the_store_is_slow(server, reque
     theirs.close()
 
 
+@pytest.mark.parametrize("server", ["postgresql", "redis_server"])
+def test_a_file_that_is_not_taken_over_is_not_stored_though_the_store_has_it(
+    server, request, monkeypatch
+):
+    """It took the new spec, and its answer, like all that was asked after it, was lost."""
+    url = request.getfixturevalue(server).url(schema=f"lost{os.getpid()}", deadline=1)
+    ledger = open_ledger(url)
+    one, both = (pipeline(summaries=s, queries={}) for s in (ONE, ONE | {"n": MATRIX}))
+    ingest = Ingest(one, ledger, query_id="q")
+    ingest.take(0, gather([events([(0, "d", 1, 1, 10)])]))
+
+    def away(*_):
+        raise StoreAway("it is busy")
+
+    store = type(ledger._replica.store)
+    append = store.append
+    with monkeypatch.context() as lost:
+        lost.setattr(store, "append", lambda *given: append(*given) and away())
+        lost.setattr(store, "since", away)
+        with pytest.raises(LedgerError, match="does not answer within"):
+            ingest.reconfigure(both)
+    ingest.take(1, gather([events([(1, "d", 1, 1, 10)])]))
+    assert set(ledger.pipelines()[0].spec["summaries"]) == {"m"}
+    ingest.reconfigure(both)
+    ingest.take(2, gather([events([(2, "d", 1, 1, 10)])]))
+    ingest.close()
+    assert said(ledger, "SELECT count FROM n FOR ALL") == ([[1]], False, [{"n": 2}])
+    ledger.close()
+
+
 def test_shards_without_a_place_change_nothing(monkeypatch):
     ledger = temporary()
     ingest = Ingest(pipeline(summaries=ONE, queries={}), ledger, query_id="q")

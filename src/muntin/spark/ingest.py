@@ -92,6 +92,7 @@ class Ingest:
         self._watermark = info and info.watermark
         self._newest = info and info.max_event_time
         self._set_up(pipeline, queries, cache)
+        self._spec_before: Mapping[str, Any] | None = None
         self._stopped = threading.Event()
         self.taken_over: LedgerConflict | None = None
         self._of_source = of_source
@@ -130,6 +131,7 @@ class Ingest:
         """Commit one batch, unless it was committed already, and close what it seals."""
         began = time.monotonic()
         with self._unless_stopping():
+            self._store_spec_again()
             self._assembler.store_answers()  # before its state is stored without them
             last = self.writer.last_batch(self.query_id)
             came: dict[str, Slices] = {}
@@ -255,23 +257,31 @@ class Ingest:
             # refuse damaged shards, and shards without a place for them, before anything changes
             PipelineShards(pipeline, self.ledger)
             cuttings_of(pipeline, self.ledger)
+            self._store_spec_again()
             stored = self.ledger.pipeline(pipeline.name)
             assert stored is not None  # noqa: S101 (its writer is open)
-            self.writer.set_spec(spec_to_store(pipeline, stored))
             queries_before, maintenance_before = self._queries, self._maintenance
             try:
+                self.writer.set_spec(spec_to_store(pipeline, stored))
                 adopt = partial(self._alerts.adopt, pipeline, queries)
                 self._set_up(pipeline, queries, cache, adopt)
             except Exception:
                 queries.close()
+                self._spec_before = stored.spec  # a store that did not answer may have the new one
                 with suppress(LedgerError):  # as long as it fails, no batch comes by either
-                    self.writer.set_spec(stored.spec)
+                    self._store_spec_again()
                 raise
             queries_before.close()
             maintenance_before.close()
             self.progress.doubt = ""
             with suppress(LedgerError):  # else the next sign of life says so
                 self.status.refuse("")
+
+    def _store_spec_again(self) -> None:
+        """The spec that is worked by, where another was to be taken over and was not."""
+        if self._spec_before is not None:
+            self.writer.set_spec(self._spec_before)
+            self._spec_before = None
 
     def _commit(self, batch_id: int, rows: Sequence[Row]) -> dict[str, Slices]:
         """Commit what workers sent; summary -> the panes that events reached."""
