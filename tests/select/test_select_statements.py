@@ -355,6 +355,45 @@ def test_limits_count_what_is_written(engine: Engine) -> None:
     assert rows(engine, f"SELECT length('{'x' * limits.literal_bytes}')") == [[1024]]
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("percentile_cont(0.3) WITHIN GROUP (ORDER BY n)", "quantile_cont(n, 0.3)"),
+        ("PERCENTILE_DISC(0.3) within group (order by n + 1)", "quantile_disc(n + 1, 0.3)"),
+        ("mode() WITHIN GROUP (ORDER BY n % 2)", "mode(n % 2)"),
+        (
+            "percentile_cont(0.5) WITHIN GROUP (ORDER BY n) FILTER (WHERE n > 2)",
+            "quantile_cont(n, 0.5) FILTER (WHERE n > 2)",
+        ),
+        ("max(POSITION('1' || '' IN driver))", "max(strpos(driver, '1'))"),
+    ],
+)
+def test_what_standard_sql_writes_otherwise(engine: Engine, text: str, same: str) -> None:
+    source = "FROM (SELECT driver, count AS n FROM orders(driver)) AS s"
+    found = rows(engine, f"SELECT {text} {source}")
+    assert found == rows(engine, f"SELECT {same} {source}")
+    kept = engine.sql("SELECT driver, count AS n FROM orders(driver)").table
+    with duckdb.connect() as beside:
+        beside.register("kept", kept)
+        said = beside.execute(f"SELECT {text} FROM kept").fetchall()  # noqa: S608
+    assert [list(row) for row in said] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "percentile_cont(0.5) WITHIN GROUP (ORDER BY count DESC)",
+        "percentile_cont(0.5) WITHIN GROUP (ORDER BY driver, count)",
+        "percentile_cont() WITHIN GROUP (ORDER BY driver)",
+        "sum(1) WITHIN GROUP (ORDER BY driver)",
+    ],
+)
+def test_other_orders_within_a_group_are_refused(engine: Engine, text: str) -> None:
+    with pytest.raises(SelectError, match="this WITHIN GROUP") as raised:
+        engine.sql(f"SELECT {text} FROM orders(driver)")  # noqa: S608
+    assert raised.value.code == "not_allowed"
+
+
 @pytest.mark.parametrize("spelled", ["{}", "'{}'", "-{}", "{}.5"])
 def test_programs_list_thousands_of_constants(engine: Engine, spelled: str) -> None:
     for first in (3, 4):

@@ -189,7 +189,10 @@ INSTEAD: dict[type | str, tuple[str, str]] = {
     exp.Order: ("ORDER BY in this place", "the first is arg_min(x, y), the last arg_max"),
     exp.Rollup: ("ROLLUP", "write a SELECT for each, with UNION ALL between them"),
     exp.SimilarTo: ("SIMILAR TO", "write regexp_full_match(x, '...')"),
-    exp.WithinGroup: ("WITHIN GROUP", "write quantile_cont(x, 0.5) or mode(x)"),
+    exp.WithinGroup: (
+        "this WITHIN GROUP",
+        "write percentile_cont(0.5) WITHIN GROUP (ORDER BY x), or quantile_cont(x, 0.5)",
+    ),
     "into": ("SELECT ... INTO", "a SELECT only reads"),
     "hint": ("a hint", ""),
     "laterals": ("LATERAL", "name what it works out in a WITH query"),

@@ -308,7 +308,8 @@ class _Parser(_BASE):
 
     FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - sqlglot's own way of configuring a parser
     FUNCTION_PARSERS = {  # noqa: RUF012
-        name: _BASE.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")
+        **{name: _BASE.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")},
+        "POSITION": lambda self: self._parse_place_in(),
     }
     NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
         "CASE": _BASE.NO_PAREN_FUNCTION_PARSERS["CASE"]
@@ -318,6 +319,12 @@ class _Parser(_BASE):
         for kind in (TokenType.CURRENT_TIMESTAMP, TokenType.CURRENT_DATE)
     }
     STATEMENT_PARSERS: dict[Any, Any] = {}  # noqa: RUF012
+
+    def _parse_place_in(self) -> exp.Expr:
+        part = self._parse_bitwise()
+        if not self._match(TokenType.IN):
+            self.raise_error("position takes a part IN a text; else write strpos(text, part)")
+        return _call("strpos", self._parse_bitwise(), part)
 
     def _parse_interval(self, *_: Any, **__: Any) -> Any:
         """INTERVAL '1 day 02:30:00', INTERVAL '1' DAY, INTERVAL -1 DAY; else it is a name.
@@ -458,6 +465,10 @@ def _normal(tree: exp.Expr) -> exp.Expr:
     for part in list(tree.find_all(exp.Extract)):
         unit = exp.Literal.string(part.name.lower())
         part.replace(_call("date_part", unit, part.expression))
+    for within in list(tree.find_all(exp.WithinGroup)):
+        call = _of_one_column(within)
+        if call is not None:
+            within.replace(call)
     for fetch in list(tree.find_all(exp.Fetch)):
         options, count = fetch.args.get("limit_options"), fetch.args.get("count")
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
@@ -482,6 +493,27 @@ def _normal(tree: exp.Expr) -> exp.Expr:
         if sign not in re.sub(f"{re.escape(sign)}.", "", text, flags=re.DOTALL):
             escape.replace(like_as_regex(like, sign) if sign in text else like)
     return tree
+
+
+_WITHIN = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "mode": "mode"}
+
+
+def _of_one_column(within: exp.WithinGroup) -> exp.Expr | None:
+    """percentile_cont(0.9) WITHIN GROUP (ORDER BY x), as PostgreSQL writes quantile_cont(x, 0.9);
+    None where it orders in another way."""
+    call, order = within.this, within.expression.expressions
+    name = _WITHIN.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
+    given = call.expressions
+    if (
+        name is None
+        or len(order) != 1
+        or order[0].args.get("desc")
+        or len(given) != (name != "mode")
+    ):
+        return None
+    call.set("this", name)
+    call.set("expressions", [order[0].this, *given])
+    return call
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
