@@ -285,6 +285,32 @@ def test_older_events_are_added_beside_a_stream_which_then_goes_on(spark, tmp_pa
         assert session.sql(asked).table == whole.sql(asked).table
 
 
+def test_what_was_rejected_counts_once_it_comes_anew_in_a_new_file(spark, tmp_path):
+    """As docs/operations.md has it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    good, bad = (f'{{"time": "2026-01-01T00:00:00Z", "fare": {n}}}\n' for n in (1, '"2,0"'))
+    (folder / "1.json").write_text(good + bad)
+    source = {"format": "json", "path": str(folder), "schema": "time TIMESTAMP, fare DOUBLE"}
+    summaries = {"orders": {"keys": ["time"], "indicators": ["fare"]}}
+    spec = {"name": "p", "time": "time", "pane": "1 minute", "max_rejected": 1}
+    spec |= {"source": source, "summaries": summaries, "ledger": f"sqlite:///{tmp_path}/l.db"}
+
+    def run():
+        stream = muntin.stream(None, spec, once=True)
+        assert stream.await_termination(PATIENCE_SECONDS)
+        return stream.ledger, stream.sql("SELECT count, fare FROM orders FOR ALL").rows
+
+    ledger, rows = run()
+    ((_, record),) = ledger.rejected("p")
+    assert (record.reason, record.raw.decode() + "\n", rows) == ("malformed", bad, [[1, 1.0]])
+    corrected = record.raw.decode().replace('"2,0"', "2.0")
+    (folder / "again-1-1000.json").write_text(corrected)
+    for _ in range(2):
+        ledger, rows = run()
+        assert (rows, ledger.pipeline("p").rejected) == ([[2, 3.0]], 1)
+
+
 def test_a_ledger_that_is_older_than_the_checkpoint_is_told_before_spark_starts(
     table, tmp_path, monkeypatch
 ):
