@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from muntin.assembly import webhook
 from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Look
 from muntin.demo.broker import free_ports
-from muntin.errors import SpecError
+from muntin.errors import LedgerError, SpecError
 from muntin.ledger.open import open_ledger
+from muntin.ledger.sqlite_writer import Writer
 from muntin.ledger.temporary import temporary
 from muntin.server.serving import Server
 from muntin.spark.ingest import Ingest
@@ -393,6 +394,29 @@ def test_what_a_change_of_alerts_says_is_kept_though_nobody_looks_before_the_end
     ingest.reconfigure(without)
     ingest.reconfigure(new)
     assert [change[:2] for change in changes(ledger)[2:]] == [("resolved", "a"), ("resolved", "b")]
+    ingest.close()
+    ledger.close()
+
+
+def test_an_alert_that_did_not_go_is_not_stored_as_resolved(monkeypatch):
+    """A store took what a changed file says of alerts, and its answer was lost."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    ledger = temporary()
+    ingest = Ingest(alerting(), ledger, query_id="q")
+    take(ingest, range(3))
+    ingest.finish(ended=False)
+    store = Writer.set_alerts
+
+    def lost(writer, alerts):
+        store(writer, alerts)
+        raise LedgerError("it does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(Writer, "set_alerts", lost)
+        with pytest.raises(LedgerError, match="does not answer"):
+            ingest.reconfigure(alerting(queries={"busy": {"select": SELECT}}))
+    ingest.finish(ended=False)
+    assert changes(ledger) == [("firing", "a", "15")]
     ingest.close()
     ledger.close()
 

@@ -62,6 +62,7 @@ class Alerts:
         self._thread: threading.Thread | None = None
         stored = ledger.alerts(pipeline.name)
         self._stored: dict[str, Any] = copy.deepcopy(dict(EMPTY)) | dict(stored or {})
+        self._in_doubt = False  # whether that is what the ledger holds
         self._said: set[str] = set()
         self._webhook: Webhook | None = None
         self.adopt(pipeline, queries)
@@ -207,9 +208,10 @@ class Alerts:
         return found
 
     def _store(self, step: _Look) -> None:
-        if step.state != self._stored:
+        if step.state != self._stored or self._in_doubt:
+            self._in_doubt = True  # a store that does not answer may have it all the same
             self._writer.set_alerts(step.state)
-            self._stored = step.state
+            self._stored, self._in_doubt = step.state, False
 
     def _next(self) -> WebhookEvent | None:
         """What the webhook is offered."""
