@@ -39,7 +39,7 @@ _RUNGS = tuple(
     seconds * US_PER_SECOND
     for seconds in (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 28 * 86_400)
 )
-FORMER, AWAY = "former", "away"
+FORMER, AWAY, GONE = "former", "away", "gone"
 """What a ledger keeps beside a spec: see `assembly.changes.spec_to_store`."""
 PACE_OPTIONS = {"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"}
 """Of file sources, case-folded: which files a batch has, not how one is read."""
@@ -417,7 +417,7 @@ class Pipeline(Strict):
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Pipeline:
         """What `as_json` gave, or a ledger keeps of it."""
-        beside = ("pane_us", "rungs_us", FORMER, AWAY)
+        beside = ("pane_us", "rungs_us", FORMER, AWAY, GONE)
         given = {k: v for k, v in plain.items() if k not in beside}
         return spec_file.model_of(cls, given, context=STORED)
 

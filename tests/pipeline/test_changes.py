@@ -710,6 +710,24 @@ def test_a_field_of_which_nothing_came_may_change():
             fed(ledger, joined, [], 41, fields=fields)
 
 
+def test_a_column_that_comes_back_is_what_it_was():
+    """Over restarts, and where its summary was away as well: its sum would be one of two things."""
+    ledger = temporary()
+    served = {"served": "2 * served"}
+    both = {"m": MATRIX | {"indicators": ["fare", "served"]}}
+    fed(ledger, both, [[0]], 0, fields=served)
+    fed(ledger, ONE, [[1]], 1)
+    fed(ledger, ONE, [[2]], 2)
+    fed(ledger, {"n": MATRIX}, [[3]], 3)
+    for summaries in ({"n": MATRIX}, ONE):
+        fed(ledger, summaries, [], 4)
+        for fields, now in (({}, "the source's own"), ({"served": "3 * served"}, "'3 ")):
+            with pytest.raises(SpecError, match=rf"fields\.served: '2 \* served' .* now {now}"):
+                fed(ledger, both, [], 4, fields=fields)
+    fed(ledger, both, [[4]], 4, fields=served)
+    assert said(ledger, "SELECT served FROM m FOR ALL")[0] == [[2]]
+
+
 def test_what_an_older_writer_commits_while_another_opens_is_told():
     ledger = temporary()
     one, both = (pipeline(summaries=s, queries={}) for s in (ONE, ONE | {"n": MATRIX}))

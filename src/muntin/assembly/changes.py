@@ -15,7 +15,7 @@ from muntin.reading.extent import Layout
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
 from muntin.segments.algebra import Algebra
 from muntin.segments.codec import head_size, read_types
-from muntin.spec import AWAY, FORMER, Pipeline
+from muntin.spec import AWAY, FORMER, GONE, Pipeline
 from muntin.times import duration_text, instant_text
 
 PIECES_LOOKED_AT = 8  # at first
@@ -142,7 +142,8 @@ def _holds(
 def _fields_read(spec: Mapping[str, Any], name: str, summary: SummarySpec) -> dict[str, str | None]:
     """Column of what is stored of a summary -> the field's expression; None: the source's own."""
     fields = spec.get(AWAY, {}).get(name, {}).get("fields", spec.get("fields", {}))
-    return {column: fields.get(column) for column in summary.columns()}
+    gone = spec.get(GONE, {}).get(name, {})
+    return gone | {column: fields.get(column) for column in summary.columns()}
 
 
 def _plain(expression: str | None) -> str | None:
@@ -157,7 +158,8 @@ def _expression(expression: str | None) -> str:
 def spec_to_store(pipeline: Pipeline, before: PipelineInfo | None) -> dict[str, Any]:
     """The pipeline as its ledger keeps it, with what there was before it.
 
-    A summary that is taken out may come back: `former` says what is stored of it. One that joins a
+    A summary that is taken out may come back: `former` says what is stored of it, and so may a
+    column of one: `gone` says what it was. One that joins a
     pipeline at work, or comes back to it, has not counted the events of the time without it: `away`
     says from which count to which that was, how far the events had come when it came, and what its
     fields were when it went.
@@ -172,7 +174,20 @@ def spec_to_store(pipeline: Pipeline, before: PipelineInfo | None) -> dict[str, 
         plain[FORMER] = former
     if away:
         plain[AWAY] = away
+    if gone := _gone(pipeline, before):
+        plain[GONE] = gone
     return plain
+
+
+def _gone(pipeline: Pipeline, before: PipelineInfo) -> dict[str, dict[str, str | None]]:
+    """Columns of summaries that are stored and not in their specs any more, as `_fields_read`."""
+    old = Pipeline.from_json({**before.spec, "summaries": _known(before.spec), "queries": {}})
+    found = {}
+    for name, summary in old.summaries.items():
+        columns = pipeline.summaries.get(name, summary).columns()
+        read = _fields_read(before.spec, name, summary)
+        found[name] = {column: was for column, was in read.items() if column not in columns}
+    return {name: columns for name, columns in found.items() if columns}
 
 
 def _away(name: str, names: Collection[str], before: PipelineInfo) -> dict[str, Any] | None:
