@@ -56,8 +56,8 @@ DUCKDB = """
 import sys
 import duckdb
 from duckdb_extensions import import_extension
-import_extension("postgres_scanner")
 duckdb.execute("SET enable_progress_bar = false")  # which is printed after two seconds
+import_extension("postgres_scanner")
 print(sorted(duckdb.execute(sys.argv[1]).fetchall()))
 """
 FROM_PYPI = ("duckdb", "duckdb-extensions", "duckdb-extension-postgres-scanner")
