@@ -27,9 +27,9 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
     now = now_us()
     beating.beats(
         [
-            ("cab <b>", 7, 60, 20, now - 20 * SECOND),
-            ("bus", 1, 3600, 12, now - 1800 * SECOND),
-            ("tram", 2, 30, 15, now - 100 * SECOND),  # two beats are missing
+            ("cab <b>", 7, 3600, 20, now - 600 * SECOND),
+            ("bus", 1, 7200, 12, now - 600 * SECOND),
+            ("tram", 2, 1800, 15, now - 6000 * SECOND),  # two beats are missing
         ]
     )
     with Server(ledger, port=0) as server:
@@ -37,12 +37,12 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
         state(page, "live")
         wait(page, f"{ROWS} === 3")
         text = page.text_content(".strips tbody tr:nth-child(1)")
-        assert text.startswith("cab <b>, 71 min")
+        assert text.startswith("cab <b>, 71 h")
         assert "×19" in text
         assert page.locator(".strips tr.overdue").count() == 1
         overdue = page.text_content(".strips tr.overdue")
-        assert overdue.startswith("tram, 230 s")
-        assert "overdue 1 min" in overdue
+        assert overdue.startswith("tram, 230 min")
+        assert "overdue 1 h" in overdue
         assert page.locator(".strips tr.overdue .late").bounding_box()["width"] > 20
         beats = page.locator(".strips tbody tr:nth-child(1) .beat")
         places = beats.evaluate_all("all => all.map((one) => one.getBoundingClientRect().x)")
@@ -57,7 +57,7 @@ def test_strips_show_beats_and_who_is_overdue(page, beating, ledger, tmp_path):
         page.set_viewport_size({"width": 360, "height": 740})
         kept = "document.querySelector('.scroll:has(.strips)')"
         page.evaluate(f"{kept}.focus(); {kept}.scrollLeft = 60")
-        beating.beats([("tram", 2, 30, 1, now_us())])
+        beating.beats([("tram", 2, 1800, 1, now_us())])
         page.wait_for_selector(".strips tr.overdue", state="detached")
         assert page.evaluate(f"document.activeElement === {kept} && {kept}.scrollLeft") == 60
         wait(page, "document.documentElement.scrollWidth <= 360")
