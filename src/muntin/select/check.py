@@ -161,7 +161,9 @@ def _check_where(statement: Statement, node: exp.Where) -> None:
     for call in calls_of_many(node):
         name = str(call.this)
         place = Span(call.meta.get("start", 0), len(name))
-        remedy = "write HAVING after GROUP BY, or ask the rows of a query in WITH"
+        over_rows = isinstance(call.parent, exp.Window)
+        word = "QUALIFY" if over_rows else "HAVING after GROUP BY"
+        remedy = f"write {word}, or ask the rows of a query in WITH"
         message = f"WHERE looks at each row for itself, {name.lower()}(...) at many"
         raise problem_at(statement.text, place, message, remedy, "group_by")
 

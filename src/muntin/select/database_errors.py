@@ -98,6 +98,8 @@ def converted(error: DatabaseError, plan: CheckedStatement) -> SelectError:
     elif "must appear in the group by" in lower:
         code, remedy = "group_by", "add it to GROUP BY, or put it into sum(...), max(...), ..."
         message = message.split(".")[0]
+    elif "clause cannot contain window functions" in lower:
+        code, remedy = "group_by", "write QUALIFY, or ask the rows of a query in WITH"
     elif lower.startswith("window functions are not supported here"):
         remedy = "write OVER (ORDER BY x) behind it, in SELECT, QUALIFY or ORDER BY"
     elif "order by non-integer literal" in lower:
