@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from muntin.assembly import assembler, cutting
 from muntin.assembly.changes import check_changes
+from muntin.cli.run import PipelineFile
 from muntin.errors import LedgerConflict, LedgerError, SelectError, SourceError, SpecError
 from muntin.ledger import shared
 from muntin.ledger.files import payload_folder
@@ -20,6 +23,7 @@ from muntin.ledger.temporary import temporary
 from muntin.reading.amounts import events_over_time
 from muntin.session import Session
 from muntin.spark.ingest import Ingest
+from muntin.spec import Pipeline
 from tests.pipeline.support import SECOND, START, events, gather, pipeline
 
 MATRIX = {"keys": ["driver"], "indicators": ["fare"]}
@@ -804,6 +808,48 @@ def test_a_file_that_is_not_taken_over_is_not_stored_though_the_store_has_it(
     ingest.take(2, gather([events([(2, "d", 1, 1, 10)])]))
     ingest.close()
     assert said(ledger, "SELECT count FROM n FOR ALL") == ([[1]], False, [{"n": 2}])
+    ledger.close()
+
+
+def test_a_file_is_taken_over_once_its_store_answers_again(
+    postgresql, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr("muntin.cli.run.AGAIN_SECONDS", 0.0)
+    ledger = open_ledger(postgresql.url(schema=f"again{os.getpid()}", deadline=1))
+    one, both, wrong = (
+        pipeline(summaries=s, queries={}) for s in (ONE, ONE | {"n": MATRIX}, {"m": FARES})
+    )
+    ingest = Ingest(one, ledger, query_id="q")
+    ingest.take(0, gather([events([(0, "d", 1, 1, 10)])]))
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(one.as_json()))
+    watched = PipelineFile(file)
+    stream = SimpleNamespace(
+        reconfigure=lambda path: ingest.reconfigure(
+            Pipeline.from_json(json.loads(path.read_text()))
+        )
+    )
+
+    def heard():
+        watched.take_over(stream)
+        return capsys.readouterr().err
+
+    def away(*_):
+        raise StoreAway("it is busy")
+
+    assert heard() == ""
+    with monkeypatch.context() as lost:
+        lost.setattr(type(ledger._replica.store), "append", away)
+        file.write_text(json.dumps(both.as_json()))
+        assert "goes on as before (it is tried again)" in heard()
+        assert heard() == ""
+    assert set(ledger.pipelines()[0].spec["summaries"]) == {"m"}
+    assert "taken over, as it is now" in heard()
+    assert set(ledger.pipelines()[0].spec["summaries"]) == {"m", "n"}
+    file.write_text(json.dumps(wrong.as_json()))
+    assert "goes on as before: summaries.m" in heard()
+    assert heard() == ""
+    ingest.close()
     ledger.close()
 
 

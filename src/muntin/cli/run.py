@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,14 @@ from muntin.cli.counting import check_counting
 from muntin.cli.log import logged
 from muntin.cli.serve import beside
 from muntin.cli.stopping import stop_spark, stopping
-from muntin.errors import MuntinError, SourceError, SpecError, needs
+from muntin.errors import (
+    LedgerConflict,
+    LedgerError,
+    MuntinError,
+    SourceError,
+    SpecError,
+    needs,
+)
 from muntin.spec_secrets import shown_url
 from muntin.storage import state_of
 
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
     from muntin.spark.sink_stream import SinkStream
     from muntin.spark.stream import Stream
     from muntin.spec import Pipeline
+
+AGAIN_SECONDS = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +92,7 @@ def _run(
     needs("spark", "muntin run")
     from muntin.spark.source import check_source
 
-    watched = _PipelineFile(file)  # as it is before it is read: Spark takes its time to start
+    watched = PipelineFile(file)  # as it is before it is read: Spark takes its time to start
     spec = Pipeline.of(file)
     if spec.sites is not None:
         from muntin.sites.site import token_for
@@ -118,26 +128,34 @@ def _run(
     return stream.pipeline, stream.progress
 
 
-class _PipelineFile:
+class PipelineFile:
     """A pipeline file, which is taken over where it has changed since it was read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = state_of(path)
+        self._again_at = math.inf
 
     def take_over(self, stream: Stream | SinkStream) -> None:
-        """A wrong one is reported and not taken."""
+        """A wrong one is reported and not taken; where a store is away, it is taken later."""
         path, state = self._path, state_of(self._path)
-        if state in (None, self._seen):  # who replaces it may have taken it away for a moment
+        if state is None:  # who replaces it may have taken it away for a moment
             return
-        self._seen = state
+        known = state == self._seen
+        if known and time.monotonic() < self._again_at:
+            return
+        self._seen, self._again_at = state, math.inf
         try:
             stream.reconfigure(path)
             typer.echo(f"{path}: taken over, as it is now", err=True)
         except MuntinError as problem:
-            typer.echo(
-                f"{path} is not taken over, the pipeline goes on as before: {problem}", err=True
-            )
+            later = ""
+            if isinstance(problem, LedgerError) and not isinstance(problem, LedgerConflict):
+                self._again_at = time.monotonic() + AGAIN_SECONDS
+                later = " (it is tried again)"
+            said = f"{path} is not taken over, the pipeline goes on as before{later}: {problem}"
+            if not known or not later:
+                typer.echo(said, err=True)
 
 
 def check_rejected(spec: Pipeline, progress: Progress) -> None:
