@@ -14,12 +14,12 @@ from tests.disks import small_disk
 def test_what_a_full_disk_does_not_take_is_left_out_and_told_once_there_is_room(
     tmp_path, monkeypatch
 ):
-    with small_disk(tmp_path, "64k") as disk:
-        (disk / "other").write_bytes(bytes(40_000))
-        file = (disk / "log").open("w")
+    with small_disk(tmp_path, "1m") as disk:
+        (disk / "other").write_bytes(bytes(950_000))
+        file = (disk / "log").open("w")  # with a buffer of up to 128 KiB, by the version of Python
         monkeypatch.setattr(sys, "stdout", file)
         with logged():
-            for number in range(2_000):
+            for number in range(8_000):
                 typer.echo(f"line {number:>20}")
                 Console().print(f"rich {number:>20}")
             (disk / "other").unlink()
