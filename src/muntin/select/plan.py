@@ -20,7 +20,7 @@ from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
 from muntin.select.narrowing import Narrowing, narrowing_of, projected, summed
-from muntin.select.parser import check_text, parse
+from muntin.select.parser import parse
 from muntin.select.places import NOWHERE, span_of
 from muntin.select.shapes import Slots, filled, outline_of, slots_of
 from muntin.select.syntax import (
@@ -34,6 +34,7 @@ from muntin.select.syntax import (
     show,
     show_item,
 )
+from muntin.select.tokens import check_text
 from muntin.select.values import distinct_names
 
 _PLANS_MAX = 512  # by text, and again by outline
