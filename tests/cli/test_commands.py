@@ -30,13 +30,14 @@ from muntin.spec import Pipeline
 from tests.disks import remounted, small_disk
 from tests.pipeline.support import events, pipeline, run
 
+TIME = pa.timestamp("us", "UTC")
 ROWS = [(s, "abc"[s % 3], s % 2, 1, s) for s in range(300)]
 
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
     url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/orders.db"
-    bad = events(ROWS).set_column(0, "time", pa.array([None] * 300, pa.timestamp("us", "UTC")))
+    bad = events(ROWS).set_column(0, "time", pa.array([None] * 300, TIME))
     with run(pipeline(), [[events(ROWS)], [bad.slice(0, 3)]], open_ledger(url)):
         pass
     return url
@@ -150,6 +151,19 @@ def test_rejected_shows_records_and_reasons(muntin, ledger):
     assert re.findall("^ +([0-9]) ", out, re.MULTILINE) == ["3", "2"]
     assert out.endswith("the 2 newest of those that are kept; --limit shows more\n")
     assert muntin("rejected", "-l", ledger, "--after", "3")[0] == 0
+
+
+def test_rejected_for_programs_is_records_whole_and_nothing_else(muntin, tmp_path):
+    url, driver = f"sqlite:///{tmp_path}/long.db", "d" * 1_000
+    bad = events([(0, driver, 0, 1, 0)]).set_column(0, "time", pa.array([None], TIME))
+    with run(spec := pipeline(), [[bad]], open_ledger(url)):
+        pass
+    code, out, err = muntin("rejected", "-l", url, "--format", "jsonl")
+    assert (code, err) == (0, "")
+    row = json.loads(out)
+    assert json.loads(row.pop("record"))["driver"] == driver
+    assert row.keys() == {"pipeline", "number", "reason", "detail", "where"}
+    assert (row["pipeline"], row["number"], row["reason"]) == (spec.name, 1, "no_time")
 
 
 def test_a_run_that_rejected_shows_no_password_of_its_ledger(capsys):

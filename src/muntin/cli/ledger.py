@@ -1,7 +1,9 @@
 """Commands that read a ledger: `query`, `tables`, `rejected`, `export`, `ledger copy`."""
 
+from __future__ import annotations
+
 from contextlib import closing
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -11,6 +13,11 @@ from muntin.cli.index import lines_of
 from muntin.cli.tables import FORMAT, LEDGER, Format, print_result, print_rows, print_table
 from muntin.errors import UnknownName, did_you_mean, how_many
 from muntin.times import instant_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from muntin.ledger.records import Rejected
 
 
 def register(app: typer.Typer) -> None:
@@ -46,10 +53,9 @@ def register(app: typer.Typer) -> None:
         limit: int = typer.Option(20, min=1, max=100_000),
         after: int = typer.Option(0, min=0, help="Only those after this number: the next page."),
         newest: bool = typer.Option(False, "--newest", help="The newest first, not the oldest."),
+        format: Format = FORMAT,  # noqa: A002
     ) -> None:
         """Show the records that were rejected, with their reason."""
-        import pyarrow as pa
-
         from muntin.ledger.open import open_ledger
 
         with closing(open_ledger(ledger, create=False)) as opened:
@@ -57,22 +63,25 @@ def register(app: typer.Typer) -> None:
             if pipeline is not None and pipeline not in known:
                 remedy = did_you_mean(pipeline, known)
                 raise UnknownName(f"no pipeline '{pipeline[:64]}' in this ledger; {remedy}")
-            for info in known.values() if pipeline is None else [known[pipeline]]:
+            asked = list(known.values()) if pipeline is None else [known[pipeline]]
+
+            def page(name: str) -> list[tuple[int, Rejected]]:
+                return list(opened.rejected(name, limit=limit, after=after, newest_first=newest))
+
+            if format != "table":
+                kept = [(info.name, *one) for info in asked for one in page(info.name)]
+                print_rows(_rejected_rows(kept), format)
+                return
+            for info in asked:
                 typer.echo(f"{info.name}: {info.rejected:,} of {info.read:,} events rejected")
                 if not info.rejected:
                     continue
                 reasons = opened.rejected_reasons(info.name)
                 each = ", ".join(f"{why} {count:,}" for why, count in reasons.items())
                 typer.echo(f"{sum(reasons.values()):,} of them are kept: {each}")
-                kept = opened.rejected(info.name, limit=limit, after=after, newest_first=newest)
-                rows = [
-                    (n, r.reason, r.detail, r.place, r.raw.decode("utf-8", "replace")[:200])
-                    for n, r in kept
-                ]
-                names = ("number", "reason", "detail", "where", "record")
-                kinds = (pa.int64(), *[pa.string()] * 4)
-                columns = zip(*rows, strict=True) if rows else [()] * len(names)
-                print_table(pa.table([*map(pa.array, columns, kinds)], names))
+                rows = page(info.name)
+                shown = _rejected_rows([(info.name, *one) for one in rows], record_bytes=200)
+                print_table(shown.drop_columns("pipeline"))
                 if len(rows) == limit and len(rows) < sum(reasons.values()):
                     more = "--limit shows more" if newest else f"--after {rows[-1][0]} the next"
                     which = "newest" if newest else "oldest"
@@ -130,3 +139,21 @@ def register(app: typer.Typer) -> None:
         ):
             rows = copy_ledger(opened, made)
             typer.echo(f"{how_many(rows, 'row')} copied to {made.url}")
+
+
+def _rejected_rows(
+    kept: list[tuple[str, int, Rejected]], record_bytes: int | None = None
+) -> pa.Table:
+    """Of rejected records; their record cut where a table has no room for all of it."""
+    import pyarrow as pa
+
+    rows = [
+        (name, n, one.reason, one.detail, one.place, one.raw.decode("utf-8", "replace"))
+        for name, n, one in kept
+    ]
+    if record_bytes is not None:
+        rows = [(*row[:-1], row[-1][:record_bytes]) for row in rows]
+    names = ("pipeline", "number", "reason", "detail", "where", "record")
+    kinds = (pa.string(), pa.int64(), *[pa.string()] * 4)
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pa.table([*map(pa.array, columns, kinds)], names)
