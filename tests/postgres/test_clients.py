@@ -472,6 +472,27 @@ def test_parameters_have_the_types_of_what_they_are_compared_with(fed, text, typ
             assert tuple(told.param_type(at) for at in range(told.nparams)) == types
 
 
+@pytest.mark.parametrize(("spelled", "most", "given"), [("${}", 5_000, 0), ("${}::INT", 2_400, 23)])
+def test_a_list_of_parameters_is_as_long_as_one_of_constants(connection, spelled, most, given):
+    """Each has its type: beyond the 32nd they were texts, to which asyncpg and pgx take no numbers.
+    With casts, as SQLAlchemy writes them for asyncpg."""
+    link = connection.pgconn
+    listed = ",".join(spelled.format(n) for n in range(1, most))
+    where = f"count IN ({listed}) AND driver > ${most}"
+    text = f"SELECT driver FROM orders(driver) FOR ALL WHERE {where}"  # noqa: S608
+    link.send_prepare(b"s", text.encode())
+    connection.wait(generators.execute(link))
+    link.send_describe_prepared(b"s")
+    (told,) = connection.wait(generators.execute(link))
+    types = [told.param_type(at) for at in range(told.nparams)]
+    assert types == [given or 20] * (most - 1) + [25]
+    values = [-n if n % 2 else n for n in range(most - 1)]
+    link.send_query_prepared(b"s", [*(str(n).encode() for n in values), b"a"])
+    (found,) = connection.wait(generators.execute(link))
+    rows = [found.get_value(at, 0) for at in range(found.ntuples)]
+    assert sorted(rows) == [b"b", b"c", b"d", b"e"], found.error_message
+
+
 def test_a_savepoint_ends_a_failure(connection):
     """As pgx, postgres.js, sqlx and SQLAlchemy nest transactions."""
     with connection.transaction():

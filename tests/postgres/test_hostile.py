@@ -10,7 +10,9 @@ import random
 import select
 import socket
 import struct
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import psycopg
@@ -18,6 +20,7 @@ import pytest
 
 from muntin.ledger.temporary import temporary
 from muntin.server.limits import ServerLimits
+from muntin.server.postgres import portal, session
 from muntin.server.postgres.portal import prepared, wire
 from muntin.server.postgres.session import PostgresSession
 from muntin.server.postgres.settings import SessionSettings
@@ -390,3 +393,25 @@ def test_a_statement_that_is_too_long_is_told(fed, size, ends):
             connected.execute(f"SELECT {'1+' * (size // 2)}1")
         assert connected.closed is ends
     assert serves(fed)
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_a_long_statement_holds_up_nobody_else(fed, monkeypatch, prepare):
+    """One of 32 KiB is read for a tenth of a second, which others had to wait."""
+    goes_on, begun = threading.Event(), threading.Event()
+
+    def slow(text, given):
+        if len(text) > 10_000:
+            begun.set()
+            goes_on.wait(PATIENCE_SECONDS)
+        return prepared(text, given)
+
+    for module in (session, portal):
+        monkeypatch.setattr(module, "prepared", slow)
+    long = f"{SELECT} -- {'x' * 10_000}"
+    with psycopg.connect(fed.postgres_url, autocommit=True) as one, ThreadPoolExecutor() as pool:
+        asked = pool.submit(one.execute, long, prepare=prepare)
+        assert begun.wait(PATIENCE_SECONDS)
+        assert serves(fed)
+        goes_on.set()
+        assert asked.result(PATIENCE_SECONDS).fetchone()

@@ -64,10 +64,10 @@ def test_a_fingerprint_has_a_table_of_quantiles_where_it_ranks():
     assert tables == ["quantiles(a, 0.5, 0.9, 0.99)"]
 
 
-@pytest.mark.parametrize("number", ["1001", "999999999", "9" * 5_000])
+@pytest.mark.parametrize("number", ["5001", "999999999", "9" * 5_000])
 def test_the_number_of_a_parameter_is_bounded(number):
     """It makes a list of so many: a statement of ten characters would take all memory."""
-    with pytest.raises(Refusal, match="at most 1000 parameters"):
+    with pytest.raises(Refusal, match="at most 5,000 parameters"):
         prepared(f"SELECT ${number}", ())
 
 

@@ -394,10 +394,12 @@ def test_other_orders_within_a_group_are_refused(engine: Engine, text: str) -> N
     assert raised.value.code == "not_allowed"
 
 
-@pytest.mark.parametrize("spelled", ["{}", "'{}'", "-{}", "{}.5"])
+@pytest.mark.parametrize(
+    "spelled", ["{}", "'{}'", "-{}", "{}.5", "(-{})", "'{}'::INT", "CAST({} AS INT)", "INT '{}'"]
+)
 def test_programs_list_thousands_of_constants(engine: Engine, spelled: str) -> None:
     for first in (3, 4):
-        listed = ", ".join(spelled.format(number) for number in range(first, 3_000))
+        listed = ", ".join(spelled.format(number) for number in range(first, 1_500))
         assert rows(engine, f"SELECT {spelled.format(3)} IN ({listed})") == [[first == 3]]
 
 
@@ -417,7 +419,6 @@ def test_constants_of_all_lists_have_one_limit(engine: Engine) -> None:
         ("SELECT " + "1," * 200 + "1", "lists more than 100"),
         ("SELECT * FROM top_k(areas, " + "1," * 200 + "1)", "more than 100 arguments"),
         ("SELECT 5 IN (" + "1 + 1," * 90 + "1)", "more than 256 parts"),
-        ("SELECT 5 IN (" + "(1)," * 101 + "1)", "lists more than 100"),
     ],
 )
 def test_lists_of_more_than_constants_are_short(engine: Engine, text: str, message: str) -> None:

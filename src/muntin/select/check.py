@@ -32,6 +32,7 @@ _NUMBER = re.compile(r"\d{1,60}(\.\d{0,60})?([eE][+-]?\d{1,3})?\Z", re.ASCII)
 _DIGITS_MAX = 38
 _PAIRS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _LISTS = ("expressions", "ifs", "partition_by")
+_AROUND = (exp.Neg, exp.Paren, exp.Cast)  # a constant
 _CHAIN = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe, exp.And, exp.Or, exp.SetOperation)
 _FRAME_WORDS = frozenset(("UNBOUNDED", "CURRENT ROW", "PRECEDING", "FOLLOWING", "ROWS", "RANGE"))
 
@@ -62,12 +63,14 @@ def check_tree(statement: Statement, limits: Limits) -> None:
 
 
 def _in_list(node: exp.Expr) -> bool:
-    """Whether it is a constant of IN's list."""
-    if isinstance(node.parent, exp.Neg):
+    """Whether it is a constant of IN's list, or a part of one."""
+    while not (isinstance(node.parent, exp.In) and node.arg_key == "expressions"):
+        if not isinstance(node.parent, (*_AROUND, exp.DataType)):
+            return False
         node = node.parent
-    constant = node.this if isinstance(node, exp.Neg) else node
-    listed = isinstance(node.parent, exp.In) and node.arg_key == "expressions"
-    return listed and isinstance(constant, exp.Literal)
+    while isinstance(node, _AROUND):
+        node = node.this
+    return isinstance(node, (exp.Literal, exp.Null, exp.Boolean))
 
 
 def _check_node(statement: Statement, node: exp.Expr, limits: Limits) -> None:

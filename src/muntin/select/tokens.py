@@ -9,6 +9,7 @@ import re
 import unicodedata
 
 from sqlglot.errors import TokenError
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from muntin.errors import SelectError
@@ -49,9 +50,14 @@ _PREFIX_RUN_MAX = 8  # NOT NOT NOT ..., - - - ...
 
 _OPENING = {TokenType.L_PAREN, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.END}
-_CONSTANTS = {TokenType.STRING, TokenType.NUMBER}
-_BEFORE_ITEM = {TokenType.L_PAREN, TokenType.COMMA}
-_AFTER_ITEM = {TokenType.R_PAREN, TokenType.COMMA}
+_SYMBOLS = dict.fromkeys(Parser.TYPE_TOKENS, "t")
+_SYMBOLS |= dict.fromkeys(
+    (TokenType.STRING, TokenType.NUMBER, TokenType.NULL, TokenType.TRUE, TokenType.FALSE), "c"
+)
+_SYMBOLS |= {TokenType.DASH: "-", TokenType.DCOLON: ":", TokenType.ALIAS: "a",
+             TokenType.L_PAREN: "(", TokenType.R_PAREN: ")", TokenType.COMMA: ","}  # fmt: skip
+"""One letter for a token, so that a pattern finds constants: t is a type, c a constant."""
+_LISTED = re.compile(r"(?<=[(,])(?:-?c|\(-?c\)|tc|C\(-?cat\))(?::t)?(?=[),])")
 _PREFIX_OPERATORS = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
@@ -207,27 +213,23 @@ def _shown(text: str, token: Token) -> str:
     return repr(word if len(word) <= 40 else word[:37] + "...")
 
 
-def _in_lists(tokens: list[Token]) -> list[int]:
-    """Places of the constants behind a bracket or a comma, and before one."""
-    kinds = [None, None, *(token.token_type for token in tokens), None]
-    return [
-        at
-        for at, (first, before, kind, after) in enumerate(
-            zip(kinds, kinds[1:], kinds[2:], kinds[3:], strict=False)
-        )
-        if kind in _CONSTANTS
-        and after in _AFTER_ITEM
-        and (first if before is TokenType.DASH else before) in _BEFORE_ITEM
-    ]
+def _in_lists(tokens: list[Token]) -> list[tuple[int, int]]:
+    """From where to where constants stand behind a bracket or a comma, and before one: 7, -7, (-7),
+    DATE '2026-12-01', '7'::BIGINT and CAST('7' AS BIGINT)."""
+    line = "".join(
+        "C" if token.text.upper() == "CAST" else _SYMBOLS.get(token.token_type, " ")
+        for token in tokens
+    )
+    return [found.span() for found in _LISTED.finditer(line)]
 
 
 def _check_shape(text: str, tokens: list[Token], limits: Limits) -> None:
     items = _in_lists(tokens)
     if len(items) > limits.list_constants:
         message = f"more than {limits.list_constants} constants stand in lists"
-        raise problem_at(text, tokens[items[limits.list_constants]], message, ASK_LESS, "limit")
-    signs = sum(tokens[at - 1].token_type is TokenType.DASH for at in items)
-    if len(tokens) - 2 * len(items) - signs > limits.tokens:
+        first = tokens[items[limits.list_constants][0]]
+        raise problem_at(text, first, message, ASK_LESS, "limit")
+    if len(tokens) - sum(end - start + 1 for start, end in items) > limits.tokens:
         message = f"the statement has more than {limits.tokens} words and signs"
         raise problem_at(text, Span(tokens[-1].start, 0), message, ASK_LESS, "limit")
     kinds = [

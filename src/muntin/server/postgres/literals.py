@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.allowed import CONSTANTS
+from muntin.select.limits import Limits
 from muntin.select.syntax import text_literal
 from muntin.server.postgres.relations import TIME, selects_of
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
@@ -54,8 +55,9 @@ _STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
 _OF_CALLS = {"quantiles": (701, "0.5"), "ranks": (701, "0"), "top_k": (20, "1"),
              "periodic": (20, "1")}  # fmt: skip
 """Types of arguments of table functions, and what stands in for them; the others' are items."""
-PARAMETERS_MAX = 1_000
-_BEFORE_ALL, _LATEST = datetime(1900, 1, 1), datetime(9990, 1, 1)
+PARAMETERS_MAX = Limits().list_constants  # they may all be parameters
+_BEFORE_ALL = datetime(1900, 1, 1)
+_LATEST = datetime(9999, 1, 1) - timedelta(days=PARAMETERS_MAX)
 """Times that stand in: each is up to so many days later."""
 
 
@@ -151,6 +153,9 @@ def stand_ins(text: str, types: Sequence[int]) -> list[str]:
     for at, number in _parameters(words):
         in_brackets = words[at - 1].text == "("
         before = words[at - 1 - in_brackets]
+        in_list = words.around[at] > 0 and words[words.around[at] - 1].is_word("IN")
+        if in_list and words[at - 1].text in ("(", ","):
+            chosen[number] = "NULL"  # with its type, thousands would be too long
         chosen[number] = _STAND_INS.get(before.value, chosen[number])
         if in_brackets and CONSTANTS.get(before.text.lower()) == 0:
             chosen[number] = "'day'"  # a unit
@@ -169,46 +174,55 @@ def with_integer_items(text: str, types: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[int, str]:
-    """Number of a parameter without a type -> a SELECT whose column has the type that it needs,
-    since it is what the parameter is compared with.
+def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[str, list[int]]:
+    """A SELECT whose column has the type that parameters without one need, since it is what they
+    are compared with -> their numbers.
 
     Examples
     --------
     >>> type_probes("SELECT driver FROM o(driver) AS o FOR ALL WHERE o.count > $1", (), (0,))
-    {0: 'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0'}
+    {'SELECT o.count FROM o(driver) AS o FOR ALL LIMIT 0': [0]}
     """
     words = words_of(text)
     selects, owners = selects_of(words)
     select = next((word for _, word in outside(words, 0) if word.is_word("SELECT")), None)
     first = text[: select.start] if select else ""  # the WITH clause, if there is one
-    found: dict[int, str] = {}
+    found: dict[tuple[tuple[int, int], ...], list[int]] = {}  # places of a probe's words -> numbers
     begins: list[int] = []  # of the constants in IN's brackets, or after a sign
     for at in range(len(words)):
         goes_on = at and (words[at - 1].text == "," or words[at - 1].kind in _CONSTANTS)
         begins.append(begins[-1] if goes_on else at)
-    size = 0
+    done = set[int]()
     for at, number in reversed(_parameters(words)):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
             continue
-        parts = (_beside(words, at, begins[at]), _from_clause(words, selects.get(owners[at], {})))
-        if None in parts or number in found:
+        beside = _beside(words, at, begins[at])
+        source = _from_clause(words, selects.get(owners[at], {}))
+        if beside is None or source is None or number in done:
             continue
-        value, source = (text[words[p[0]].start : words[p[1] - 1].end] for p in parts if p)
+        done.add(number)
+        found.setdefault((beside, source), []).append(number)
+    probes, size = dict[str, list[int]](), 0
+    for places, numbers in found.items():
+        value, source = (text[words[start].start : words[end - 1].end] for start, end in places)
         probe = f"{first}SELECT {value} {source} LIMIT 0"
         size += len(probe)
-        if len(found) == _COMPARED_MAX or size > 2 * STATEMENT_BYTES_MAX:
+        if len(probes) == _COMPARED_MAX or size > 2 * STATEMENT_BYTES_MAX:
             break
-        found[number] = with_parameters(probe, stand_ins(probe, types)).text
-    return found
+        edited = with_parameters(probe, stand_ins(probe, types)).text
+        probes.setdefault(edited, []).extend(numbers)
+    return probes
 
 
-def probed_types(types: Sequence[int], found: Mapping[int, int]) -> tuple[int, ...]:
-    """Types of parameters, with those that were `found` by their probes; 0: unknown."""
-    return tuple(
-        (found[n] if oid == 0 else _LISTS[found[n]]) if found.get(n) else oid
-        for n, oid in enumerate(types)
-    )
+def probed_types(
+    types: Sequence[int], probes: Mapping[str, Sequence[int]], found: Sequence[int]
+) -> tuple[int, ...]:
+    """Types of parameters, with those that their probes `found`; 0: unknown."""
+    known = [*types]
+    for numbers, oid in zip(probes.values(), found, strict=True):
+        for number in numbers if oid else ():
+            known[number] = oid if known[number] == 0 else _LISTS[oid]
+    return tuple(known)
 
 
 _COMPARED_MAX = 32

@@ -64,7 +64,7 @@ def prepared(text: str, given: Sequence[int]) -> Prepared:
     """Raises SelectError, Refusal."""
     words = words_of(text)
     if parameters_of(words) > PARAMETERS_MAX:  # their numbers, of which one makes a list
-        raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
+        raise Refusal("54000", f"at most {PARAMETERS_MAX:,} parameters")
     types, command = types_of(text, given), command_of(text)
     return Prepared(text, tuple(given), types, command, *copied(words), cursor_of(words))
 
@@ -202,7 +202,7 @@ class PreparedStatements:
         if name and name in self.prepared:
             raise Refusal("42P05", f"the statement {name[:64]} exists already")
         if len(message.param_types) > PARAMETERS_MAX:
-            raise Refusal("54000", f"at most {PARAMETERS_MAX} parameters")
+            raise Refusal("54000", f"at most {PARAMETERS_MAX:,} parameters")
         parts = statements_of(within_limit(message.query))
         if len(parts) > 1:
             raise Refusal("42601", "only one statement at a time can be prepared")

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pygwire.constants import TransactionStatus
 from pygwire.exceptions import PygwireError
@@ -45,6 +45,8 @@ from muntin.server.statements import Statements
 STATEMENTS_AT_ONCE_MAX = 100  # in one text
 MESSAGES_PER_SECOND, MESSAGES_BURST = 5_000.0, 10_000.0  # beyond it, the client waits
 TURN_SECONDS = 0.001  # of messages that are there already
+ASIDE_BYTES = 4 << 10  # of a statement; a longer one can take a tenth of a second
+T = TypeVar("T")
 _TEXT_OID = 25
 _LOG = logging.getLogger("muntin.server.postgres")
 
@@ -126,7 +128,7 @@ class PostgresSession:
                 case wire.Query():
                     await self._query(message.query_string)
                 case wire.Parse():
-                    self._prepared.parse(message)
+                    await _aside(message.query, lambda: self._prepared.parse(message))
                     self._link.put(wire.ParseComplete())
                 case wire.Bind():
                     await self._bind(message)
@@ -164,7 +166,7 @@ class PostgresSession:
     # the simple protocol
 
     async def _query(self, text: str) -> None:
-        parts = statements_of(within_limit(text))
+        parts = await _aside(text, lambda: statements_of(within_limit(text)))
         if len(parts) > STATEMENTS_AT_ONCE_MAX:
             raise Refusal("54000", f"at most {STATEMENTS_AT_ONCE_MAX} statements in one text")
         if not parts:
@@ -182,7 +184,7 @@ class PostgresSession:
         await self._link.ready()
 
     async def _one(self, text: str) -> None:
-        portal = prepared(text, ()).bound((), ())
+        portal = await _aside(text, lambda: prepared(text, ()).bound((), ()))
         try:
             await self._done(portal, 0, told=False)
         finally:
@@ -253,7 +255,8 @@ class PostgresSession:
         if known is not None and known.has_rows and in_a_zone(message.param_values, known.types):
             with contextlib.suppress(SelectError):  # which is told with the rows
                 await self._learn(known, known.types)
-        self._release(self._prepared.bind(message))
+        text = known.text if known else ""
+        self._release(await _aside(text, lambda: self._prepared.bind(message)))
         self._link.put(wire.BindComplete())
 
     async def _describe(self, message: Any) -> None:
@@ -292,11 +295,12 @@ class PostgresSession:
 
     async def _learn(self, known: Prepared, types: tuple[int, ...]) -> dict[str, Any]:
         """The types of a statement's parameters, if these are right; the head of its answer."""
-        probes = type_probes(known.text, known.given, types)
-        portal = known.bound(stand_ins(known.text, types), ())
+        text = known.text
+        probes = await _aside(text, lambda: type_probes(text, known.given, types))
+        portal = await _aside(text, lambda: known.bound(stand_ins(text, types), ()))
         try:
-            await self._answered(portal, describe=[*probes.values()])
-            known.types = probed_types(types, dict(zip(probes, portal.head["types"], strict=True)))
+            await self._answered(portal, describe=[*probes])
+            known.types = probed_types(types, probes, portal.head["types"])
             return portal.head
         finally:
             self._release(portal)
@@ -416,3 +420,8 @@ class PostgresSession:
         for name, portal in [*self._prepared.portals.items()]:
             if not portal.held:
                 self._release(self._prepared.portals.pop(name))
+
+
+async def _aside(text: str, work: Callable[[], T]) -> T:
+    """What is done with a text; with a long one in a thread, so that other clients are served."""
+    return work() if len(text) <= ASIDE_BYTES else await asyncio.to_thread(work)
