@@ -83,6 +83,8 @@ def test_tickets_are_bounded(clock):
     ("http://ops.example", False),
     ("https://ops.example.evil", False),
     ("https://evil.example", False),
+    ("https://127.0.0.1:8787", True),
+    ("https://127.0.0.1", False),
     ("http://127.0.0.1:8788", False),
     ("http://127.0.0.1:8787@evil.example", False),
     ("null", False),

@@ -67,7 +67,9 @@ def test_errors_point_at_the_place(remote):
 def test_what_is_no_fault_of_the_statement_does_not_point_at_it(remote):
     with pytest.raises(ServerError, match="there is nothing at '/elsewhere/query'"):
         muntin.connect(f"{remote.url}/elsewhere").sql(SELECT)
-    with pytest.raises(ServerError, match="the server is not called so; start it with --host-name"):
+    with pytest.raises(
+        ServerError, match="the server is not called so; start the server with --host-name"
+    ):
         muntin.connect(remote.url.replace("127.0.0.1", "0.0.0.0")).sql(SELECT)  # noqa: S104
 
 

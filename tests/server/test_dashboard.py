@@ -399,6 +399,19 @@ def test_behind_a_proxy_that_puts_a_path_before_it(page, server):
         page.goto("about:blank")
 
 
+def test_a_page_that_may_not_connect_says_what_lets_it(page, server):
+    """Behind a proxy that calls the server by another name, it was a lost connection for ever."""
+    page.route(
+        "**/ticket", lambda route: route.continue_(headers={"origin": "https://ops.example"})
+    )
+    page.goto(server.url)
+    said = "this page may not connect: start the server with --origin https://ops.example:443"
+    page.wait_for_selector(f"#connection[data-state=lost]:has-text('{said}')")
+    page.unroute("**/ticket")
+    state(page, "live")
+    page.goto("about:blank")
+
+
 def test_a_token_is_asked_for(page, feeder, ledger):
     token, held = "reader-0123456789", ["reader-0123456789", ""]
     limits = ServerLimits(recheck_seconds=0.5)

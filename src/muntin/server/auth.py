@@ -101,7 +101,7 @@ class Auth:
         """Whether the name under which the server was called is one of its own."""
         if self.everybody is None:
             return True
-        name = _host_name(headers.get("host", ""))
+        name = host_name(headers.get("host", ""))
         return is_loopback(name) or name in self._hosts
 
     def page_allowed(self, headers: Mapping[str, str], *, secure: bool) -> bool:
@@ -114,11 +114,10 @@ class Auth:
         origin = headers.get("origin")
         if origin is None:
             return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-        scheme = "https" if secure else "http"
-        asks = _origin(origin)
-        return asks is not None and (
-            asks in self._origins or asks == _origin(f"{scheme}://{headers.get('host', '')}")
-        )
+        schemes = ("https",) if secure else ("http", "https")  # TLS may end at a proxy
+        own = {web_origin(f"{scheme}://{headers.get('host', '')}") for scheme in schemes}
+        asks = web_origin(origin)
+        return asks is not None and (asks in self._origins or asks in own)
 
     def issue(self, grant: Grant) -> str:
         """A single-use ticket with the same rights."""
@@ -168,21 +167,21 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _host_name(host: str) -> str:
+def host_name(host: str) -> str:
     """Without the port, in lower case; "" where it is not written as a host."""
     found = _HOST.fullmatch(host.strip().lower())
     return "" if found is None else found["address"] or found["name"]
 
 
 def _given_host(text: str) -> str:
-    name = _host_name(text) or _host_name(f"[{text}]")
+    name = host_name(text) or host_name(f"[{text}]")
     if not name:
         raise BadArgument(f"host name {text[:80]!r} is none: write for example ops.example")
     return name
 
 
 def _given(text: str) -> str:
-    origin = _origin(text)
+    origin = web_origin(text)
     if origin is None:
         raise BadArgument(
             f"origin {text[:80]!r} is none: write scheme and host without a path, "
@@ -191,7 +190,7 @@ def _given(text: str) -> str:
     return origin
 
 
-def _origin(text: str) -> str | None:
+def web_origin(text: str) -> str | None:
     """scheme://host:port, with the port always there; None where it is no web page's origin."""
     found = _ORIGIN.fullmatch(text.strip().lower())
     if found is None:

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from muntin.errors import MuntinError
 from muntin.server import protocol
-from muntin.server.auth import Auth, Grant, bearer
+from muntin.server.auth import Auth, Grant, bearer, host_name, web_origin
 from muntin.server.commands import Commands
 from muntin.server.connections import Quota
 from muntin.server.feeds import Feeds
@@ -173,10 +173,13 @@ class Hub:
         """Who it is; None for a browser that will show a ticket. Raises RefusalError."""
         auth = self.auth
         if not auth.host_allowed(headers):
-            said = "the server is not called so"
-            raise RefusalError(403, "host", said, "start it with --host-name")
+            said, name = "the server is not called so", host_name(headers.get("host", ""))
+            remedy = f"start the server with --host-name {name}" if name else ""
+            raise RefusalError(403, "host", said, remedy)
         if not auth.page_allowed(headers, secure=secure):
-            raise RefusalError(403, "origin", "this page may not connect", "start it with --origin")
+            said, page = "this page may not connect", web_origin(headers.get("origin", ""))
+            remedy = f"start the server with --origin {page}" if page else ""
+            raise RefusalError(403, "origin", said, remedy)
         grant = auth.grant(headers)
         if grant is None and ("origin" not in headers or "authorization" in headers):
             raise needs_token(sent=bool(bearer(headers)))

@@ -1,5 +1,6 @@
 // What every page begins with: light or dark, and a token where the server asks for one.
 import { local, session } from "./dom.js";
+import { refusal } from "./live.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -20,9 +21,11 @@ export async function admitted(live, path, say) {
     try {
       const found = await live.ask(path);
       form.hidden = true;
+      live.why = "";
       return found;
     } catch (problem) {
       if (problem.status !== 401) {
+        live.why = refusal(problem);
         say("lost");
         await new Promise((resolve) => setTimeout(resolve, 1000));
         continue;

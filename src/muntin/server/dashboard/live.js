@@ -53,12 +53,16 @@ function exact(text) {
     && /^-?\d+$/.test(told?.source ?? "") ? BigInt(told.source) : value);
 }
 
+// What a page says that may not connect, which trying again does not mend; of any other problem nothing.
+export const refusal = ({ status, message, remedy }) => status === 403 ? [message, remedy].filter(Boolean).join(": ") : "";
+
 const RETRY_MS = [1000, 2000, 4000, 5000]; // the whole of it is drawn from: not all pages at once
 const AT_ONCE = 25, TELL_MS = 75; // messages to a server, which takes 40 and then 20 a second
 
 export class Live {
   constructor(onstate) {
     this.onstate = onstate; // "wait", "live", "lost"
+    this.why = ""; // it is lost, where the server has said so
     this.rights = [];
     this.topics = new Map(); // id -> {topic, hear, section, joined, told, channel}; hear is null once it is left
     this.seen = new Set(); // sections on the screen, or near it: what nobody looks at is not followed
@@ -97,8 +101,9 @@ export class Live {
     let ticket;
     try {
       ({ ticket } = await this.ask("/ticket", {}));
-    } catch ({ status }) {
-      return status === 401 ? location.reload() : this.again(); // a token is needed now, or another
+    } catch (problem) {
+      this.why = refusal(problem);
+      return problem.status === 401 ? location.reload() : this.again(); // a token is needed now, or another
     }
     const place = new URL("live", location); // beside the page: a proxy may put a path before both
     place.protocol = place.protocol.replace("http", "ws");
@@ -140,6 +145,7 @@ export class Live {
 
   welcomed(message) {
     this.tries = 0;
+    this.why = "";
     this.rights = message.rights;
     this.quiet = 1000 * message.quiet_seconds;
     this.onstate("live");

@@ -21,7 +21,8 @@ let said = ["live", "live"], stale = false, unread = false, lostAt = null;
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? moment(Date.now() * 1000).slice(11) : null);
   const [level, text] = {
-    wait: ["wait", "connecting"], live: said, lost: ["lost", `connection lost at ${lostAt} UTC, trying again`],
+    wait: ["wait", "connecting"], live: said,
+    lost: ["lost", live.why || `connection lost at ${lostAt} UTC, trying again`],
   }[state];
   connection.ariaLive = level === connection.dataset.state ? "off" : "polite"; // seconds that pass are not read out
   connection.dataset.state = level;

@@ -14,7 +14,9 @@ let stale = "", lostAt = null, run = null;
 function say(state) {
   lostAt = state === "live" ? null : lostAt ?? (state === "lost" ? new Date().toLocaleTimeString() : null);
   connection.dataset.state = stale && state === "live" ? "wait" : state;
-  connection.textContent = { wait: "connecting", live: stale || "live", lost: `connection lost at ${lostAt}, trying again` }[state];
+  connection.textContent = {
+    wait: "connecting", live: stale || "live", lost: live.why || `connection lost at ${lostAt}, trying again`,
+  }[state];
   document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
 }
 
