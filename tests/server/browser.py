@@ -20,7 +20,11 @@ def page(tmp_path):
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(
-            tmp_path / "browser", executable_path=chromium, args=options, headless=True
+            tmp_path / "browser",
+            executable_path=chromium,
+            args=options,
+            headless=True,
+            ignore_https_errors=True,
         )
         opened = browser.pages[0]
         opened.problems, opened.complaints = [], []
