@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 300
 
 def here(text, folder):
     """Spark and its Java have a working folder of their own."""
-    places = text.replace("data/orders", f"{folder}/data/orders")
+    places = text.replace("data/", f"{folder}/data/")
     return places.replace("sqlite:///", f"sqlite:///{folder}/")
 
 
@@ -43,7 +43,30 @@ def folder(tmp_path_factory):
                 "lines": lines,
             }
             file.write(json.dumps(record) + "\n")
+    (place / "data/changes").mkdir()
+    with (place / "data/changes/a.json").open("w") as file:
+        for change in changes(rnd):
+            file.write(json.dumps(change) + "\n")
     return place
+
+
+def changes(rnd):
+    """Of a table of invoices, as Debezium tells them: made, changed, deleted."""
+    table = {}
+    for at in range(500):
+        number = rnd.randint(1, 60)
+        before = table.get(number)
+        after = {
+            "id": number,
+            "state": rnd.choice(["open", "paid", None]),
+            "price": rnd.randint(1, 9_999) / 100,
+        }
+        if before is not None and rnd.random() < 0.3:
+            after = None
+        table[number] = after
+        op = "c" if before is None else "d" if after is None else "u"
+        ms = int(START.timestamp() * 1000) + 1_000 * at
+        yield {"before": before, "after": after, "op": op, "ts_ms": ms}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +86,8 @@ def test_each_is_what_duckdb_says(folder, answers):
         records = connection.read_json(f"{folder}/data/orders/a.json")
         timed = "* REPLACE (CAST(time AS TIMESTAMPTZ) AS time)"
         records.project(timed).create_view("orders")
+        table = connection.read_json(f"{folder}/data/changes/a.json")
+        table.create_view("changes")
         connection.execute("SET TimeZone = 'Europe/Berlin'")
         wanted = [
             "SELECT shop, count(*) FILTER (seconds > 1) / count(*) AS share FROM orders WHERE "
@@ -74,6 +99,12 @@ def test_each_is_what_duckdb_says(folder, answers):
             "SELECT shop || ' ' || customer, count(*) FROM orders GROUP BY 1 ORDER BY 2 DESC, 1",
             "SELECT l.sku, sum(l.n), sum(l.n * l.price) AS amount FROM "
             "(SELECT unnest(lines) AS l FROM orders) GROUP BY 1 ORDER BY amount DESC",
+            "SELECT state, count(*) FILTER (there), sum(price) FILTER (there), sum(n) FROM ("
+            "SELECT after.*, after IS NOT NULL AS there, 0 AS n FROM (FROM changes QUALIFY ts_ms = "
+            "max(ts_ms) OVER (PARTITION BY coalesce(before.id, after.id)))"
+            " UNION ALL SELECT before.*, false, 1 FROM changes WHERE before IS NOT NULL"
+            " UNION ALL SELECT after.*, false, 1 FROM changes WHERE after IS NOT NULL)"
+            " GROUP BY 1 ORDER BY 1",
         ]
         expected = [connection.sql(statement).fetchall() for statement in wanted]
     expected[4] = expected[4][:3]
