@@ -140,6 +140,40 @@ def test_a_standing_query_that_goes_to_another_summary_is_followed_there(ledger)
     feeder.close()
 
 
+def test_results_of_windows_of_another_summary_are_not_pushed_as_those_of_these(ledger):
+    """Some start at the same time, and have been revised more often."""
+
+    def asking(summary):
+        windows = {"minutes": "1 minute", "pairs": "2 minutes"}
+        summaries = {
+            name: {"keys": ["driver"], "window": {"kind": "tumbling", "length": length}}
+            for name, length in windows.items()
+        }
+        queries = {"busiest": "SELECT sum(count) AS n FROM minutes".replace("minutes", summary)}
+        return pipeline(lateness="0 seconds", summaries=summaries, queries=queries)
+
+    feeder = Feeder(ledger, asking("minutes"))
+    for _ in range(4):
+        feeder.minute()
+    for second in (30, 90, 150, 205):
+        feeder.late(second)
+    feeder.ingest.reconfigure(asking("pairs"))
+    for _ in range(3):
+        feeder.minute()
+    with Server(ledger, port=0) as server:
+        live = Live(server)
+        live.subscribe(query="busiest", after="0")
+        heard = [live.hear("window") for _ in ledger.windows("pairs")]
+        pushed = {m["window"]["start"]: m["result"]["rows"] for m in heard}
+        assert pushed == {m["window"]["start"]: [[m["window"]["events"]]] for m in heard}
+        asked = {"select": "SELECT window_end, n FROM trend(busiest) FOR ALL"}
+        rows = httpx.post(server.url + "/query", json=asked).json()["rows"]
+        assert [m["window"]["end"] for m in heard][-2:] == [end for end, _ in rows][-2:]
+        assert [m["window"]["events"] for m in heard][-2:] == [n for _, n in rows][-2:]
+        live.socket.close()
+    feeder.close()
+
+
 def test_who_comes_while_the_server_stops_is_sent_away(server):
     """Else it holds the server up for as long as that waits, and is cut without a word."""
     server.app.state.goodbye()

@@ -25,7 +25,7 @@ from muntin.ledger.slices import NOTHING, SLICES_MAX, Slices, added_up
 from muntin.reading.extent import Layout
 from muntin.reading.moment import LedgerMoment, window_at
 from muntin.reading.pieces import Pieces, SegmentCache, pieces_of
-from muntin.reading.stored_results import outdated
+from muntin.reading.stored_results import is_of, outdated
 from muntin.select.catalog import ForClause
 from muntin.sets import Int64s, as_set
 from muntin.spec import Pipeline
@@ -89,6 +89,7 @@ class Assembler:
             if name not in self._followers
         }
         """Where those were that are not followed now: they may come back."""
+        self._reached: dict[str, int] = {}  # standing query -> start of its newest result
         self._longest: dict[str, int] = {}
         """Of the windows that have closed, whatever the spec said when they began."""
         self._check_all = True
@@ -395,7 +396,8 @@ class Assembler:
                     result = self._result(query, each, moment)
                     if result is not None:
                         span = window.start, window.end
-                        trends.append(TrendPoint(query, *span, window.revision, result))
+                        revision = self._next_revision(query, window)
+                        trends.append(TrendPoint(query, *span, revision, result))
         self._store(windows, trends)
         self._note_lengths(windows)
         return windows
@@ -414,12 +416,24 @@ class Assembler:
             and not all(moment.whole(name, clause.before(window.end)) for name, clause in clauses)
         ):
             before = self._ledger.trend(query, start=window.start, end=window.start + 1)
-        if before:
+        if before and is_of(before[-1], window):
             return outdated(before[-1].result, window.summary)
         if closed.merged is None:
             return None
         layout, span = self.layouts[window.summary], (window.start, window.end)
         return self._standing.run(query, moment, layout, *span, closed.merged)
+
+    def _next_revision(self, query: str, window: ClosedWindow) -> int:
+        """The window's, but where the query ran on the windows of another summary before: one of
+        these may have started at this time, and been revised more often."""
+        if query not in self._reached:
+            marks = self._ledger.trend_marks(query, limit=1)
+            self._reached[query] = marks[0][0] if marks else INT64_MIN
+        if window.start > self._reached[query]:
+            self._reached[query] = window.start
+            return window.revision
+        known = self._ledger.trend_marks(query, start=window.start, end=window.start + 1, limit=1)
+        return max([window.revision, *(newest + 1 for _, _, newest, _ in known)])
 
     def _store(self, windows: Sequence[ClosedWindow], trends: Sequence[TrendPoint]) -> None:
         states = self._states(self._owed)

@@ -17,7 +17,7 @@ from muntin.reading.overtaken import overtaken, unrevised
 from muntin.reading.pieces import Merged, Pieces, SegmentCache, memory_of_entry
 from muntin.reading.sequences import check_whole_stream, followed
 from muntin.reading.snapshot import Known, Snapshot
-from muntin.reading.stored_results import Counted, read_result
+from muntin.reading.stored_results import Counted, is_of, read_result
 from muntin.select.catalog import (
     OPEN,
     WHOLE,
@@ -134,9 +134,10 @@ class LedgerMoment:
         return replace(found, exact=exact, bounds=bounds, notes=(*found.notes, *notes))
 
     def stored(self, query: str, window: ClosedWindow) -> Result | None:
-        """A standing query's result on a closed window: of its revision, else the newest. Raises
-        SelectError: the statement failed on that window."""
+        """A standing query's result on a closed window: of its revision, else the newest; None
+        where it did not run on it. Raises SelectError: the statement failed on that window."""
         points = self.view.trend(query, start=window.start, end=window.start + 1, revisions=True)
+        points = [point for point in points if is_of(point, window)]
         known = self.pipeline_of(window.summary)
         if not points or known is None:
             return None

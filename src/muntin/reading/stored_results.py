@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from muntin.arrow import ipc_bytes
 from muntin.errors import SelectError
-from muntin.ledger.records import TrendPoint
+from muntin.ledger.records import ClosedWindow, TrendPoint
 from muntin.select.catalog import TREND_ERROR, Note
 from muntin.select.result import Result
 from muntin.times import instant_text
@@ -118,6 +118,15 @@ def read_result(point: TrendPoint, watermark: int | None, *, stale: bool) -> Res
     said = json.loads(metadata[_TRUE])
     said |= {"watermark": instant_text(watermark), "revision": point.revision, "stale": stale}
     return Result.of(table.replace_schema_metadata(None), said)
+
+
+def is_of(point: TrendPoint, window: ClosedWindow) -> bool:
+    """Whether a result is that of this window: where the query ran on windows of another summary
+    before, one of these may start at the same time. Of one that failed its ends alone tell."""
+    metadata = pa.ipc.open_stream(point.result).schema.metadata or {}
+    read = json.loads(metadata[_TRUE])["windows"] if _TRUE in metadata else []
+    is_read = not read or window.summary in {each["source"] for each in read}
+    return is_read and (point.start, point.end) == (window.start, window.end)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
