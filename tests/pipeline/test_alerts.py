@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.assembly import webhook
-from muntin.assembly.alerts import ACTIVE_MAX, EMPTY, TEXT_MAX, Alerts, _Look
+from muntin.assembly.alerts import ACTIVE_MAX, CHANGES_KEPT, EMPTY, TEXT_MAX, Alerts, _Look, shown
 from muntin.demo.broker import free_ports
 from muntin.errors import LedgerError, SpecError
 from muntin.ledger.open import open_ledger
@@ -419,6 +419,56 @@ def test_an_alert_that_did_not_go_is_not_stored_as_resolved(monkeypatch):
     assert changes(ledger) == [("firing", "a", "15")]
     ingest.close()
     ledger.close()
+
+
+def test_windows_of_another_summary_are_looked_at_from_when_the_query_runs_on_them(monkeypatch):
+    """Those that closed before have no rows of it, though nobody has looked at them yet; nor is one
+    judged by what started at its time before."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    window = {"kind": "tumbling", "length": "1 minute"}
+    summaries = {"orders": {"keys": ["driver"], "window": window}}
+    summaries["pairs"] = {"keys": ["driver"], "window": window | {"length": "2 minutes"}}
+
+    def asking(summary):
+        select = SELECT.replace("orders", summary)
+        alert = {"when": "count > 5", "by": "driver"}
+        return alerting(summaries=summaries, queries={"busy": {"select": select, "alert": alert}})
+
+    ledger = temporary()
+    ingest = Ingest(asking("orders"), ledger, query_id="q")
+    came = iter(range(20))
+
+    def take(*minutes):
+        for at, many in minutes:
+            ingest.take(next(came), gather([events(minute(at, {"a": many}))]))
+
+    take((0, 9), (1, 9), (2, 9))
+    ingest._alerts.finish()
+    take((3, 1), (4, 1), (5, 1), (6, 1), (5, 1))
+    ingest.reconfigure(asking("pairs"))
+    ingest._alerts.finish()
+    take((6, 9), (7, 1))
+    ingest._alerts.finish()
+    assert changes(ledger) == [("firing", "a", "14")]
+    take((9, 1))
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger)[1:] == [("resolved", "a", "22")]
+    ledger.close()
+
+
+def test_what_fires_for_long_says_since_when_whatever_else_has_changed():
+    state = json.loads(json.dumps(EMPTY))
+    spec = alerting({"when": "true", "by": "driver"})
+    for number in range(2 * CHANGES_KEPT):
+        step = _Look(spec, state, number)
+        drivers = [{"driver": "a"}, *([{"driver": "b"}] if number % 2 else [])]
+        step.take("busy", spec.queries["busy"].alert, drivers, number * SECOND, number * SECOND + 1)
+    assert not any(change["by"]["driver"] == "a" for change in state["changes"])
+    (alert,) = shown(state, {})["alerts"]
+    assert [(one["by"]["driver"], one["since"][-3:]) for one in alert["longest"]] == [
+        ("a", "00Z"), ("b", "19Z"),
+    ]  # fmt: skip
 
 
 def test_values_of_other_columns_are_other_alerts():

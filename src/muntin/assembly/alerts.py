@@ -16,7 +16,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ ACTIVE_MAX = 1_000  # of a pipeline, pending or firing; those beyond are counted
 CHANGES_KEPT = 100
 WAITING_MAX = 500  # for the webhook; the oldest go
 EVENT_BYTES_MAX = 8_192  # rows are left out until an event is no longer
-ROWS_MAX = 10  # in an event
+ROWS_MAX = 10  # in an event, and of an alert's firing conditions in the state
 TEXT_MAX = 500  # characters of a value, or an error
 EMPTY: Mapping[str, Any] = {"number": 0, "alerts": {}, "changes": [], "waiting": [], "dropped": 0}
 _LOG = logging.getLogger("muntin")
@@ -79,7 +80,7 @@ class Alerts:
             step = _Look(pipeline, copy.deepcopy(self._stored), now_us())
             was_reset = step.state.pop("reset", False)  # what it followed has been deleted
             step.end_unknown({} if was_reset else specs)
-            step.begin(specs, self._ledger.last_closing())
+            step.begin(specs, queries.follows, self._ledger.last_closing())
             self._store(step)
             self._pipeline, self._queries, self._specs = pipeline, queries, specs
             url = "" if pipeline.webhook is None else pipeline.webhook.url
@@ -244,14 +245,17 @@ class _Look:
         self.state = state
         self.now = now
 
-    def begin(self, specs: Mapping[str, AlertSpec], last: int) -> None:
-        """Those that are new. The window of this number is the last one that has closed: neither
-        it nor those before are looked at."""
+    def begin(self, specs: Mapping[str, AlertSpec], follows: Mapping[str, str], last: int) -> None:
+        """Those that are new, or whose query runs on the windows of another summary now. The
+        window of this number is the last one that has closed: neither it nor those before are
+        looked at, since the query did not run on them."""
         if specs and not self.state["alerts"]:
             self.state["seen"] = last
         for name in specs:
-            if name not in self.state["alerts"]:
-                self.alert(name)["after"] = last
+            is_new, alert = name not in self.state["alerts"], self.alert(name)
+            if is_new or alert.get("of", follows[name]) != follows[name]:
+                alert |= {"after": last, "before": []}
+            alert["of"] = follows[name]  # older ledgers do not say it
 
     def alert(self, name: str) -> dict[str, Any]:
         if name not in self.state["alerts"]:
@@ -370,6 +374,7 @@ def shown(stored: Mapping[str, Any] | None, said: Mapping[str, Any]) -> dict[str
                 "name": name,
                 "firing": sum(one["fired"] is not None for one in alert["active"].values()),
                 "pending": sum(one["fired"] is None for one in alert["active"].values()),
+                "longest": _longest(alert["active"].values()),
                 "left_out": alert["left_out"],
                 "error": alert["error"],
             }
@@ -381,6 +386,15 @@ def shown(stored: Mapping[str, Any] | None, said: Mapping[str, Any]) -> dict[str
         "dropped": stored["dropped"],
         "webhook": dict(said),
     }
+
+
+def _longest(active: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those that have fired, since when: their changes may be no longer among those kept."""
+    firing = sorted((one for one in active if one["fired"] is not None), key=itemgetter("since"))
+    return [
+        {"by": one["by"], "since": instant_text(one["since"]), "at": instant_text(one["fired"])}
+        for one in firing[:ROWS_MAX]
+    ]
 
 
 def _plain(value: Any) -> Any:
