@@ -191,3 +191,33 @@ def test_labels_keep_their_order_beside_what_runs_from_right_to_left(page, watch
     assert places == sorted(places)
     assert shown == ['driver ""', "driver null", "driver (none)"]
     page.goto("about:blank")
+
+
+def test_a_trend_shows_what_one_who_asks_now_is_told(page, watched):
+    """Of a revision that has no rows, or failed, nothing of before; of the last hour, no more."""
+    page.goto(watched.url)
+    told = """async () => {
+        const { trend } = await import("/static/trends.js");
+        let hear;
+        const live = { subscribe: (topic, told) => { hear = told; }, seen: new Set() };
+        const range = { onchange() {}, ends: () => [range.from, null], from: null, until: null };
+        const board = document.createElement("div"), drawn = [];
+        trend(board, live, { name: "q", select: "", on: "window" }, range, ["k"]);
+        const says = async (minute, said) => {
+            hear({ type: "window", window: { start: `2026-01-01T00:0${minute}:00Z` }, ...said });
+            await new Promise(requestAnimationFrame);
+            await new Promise(requestAnimationFrame);
+            const line = board.querySelector("polyline")?.getAttribute("points").split(" ").length;
+            drawn.push(line ?? Math.sign(board.querySelectorAll("circle").length));
+        };
+        const kept = { columns: ["k", "n"], types: ["varchar", "int64"] };
+        const rows = (...rows) => ({ result: { ...kept, rows } });
+        for (const minute of [1, 2, 3]) await says(minute, rows(["a", minute]));
+        await says(2, rows());
+        range.from = "2026-01-01T00:03:00.000Z";
+        await says(4, rows(["a", 4]));
+        await says(4, { error: { message: "no" } });
+        await says(3, { error: { message: "no" } });
+        return drawn;
+    }"""
+    assert page.evaluate(told) == [1, 2, 3, 2, 2, 1, 0]

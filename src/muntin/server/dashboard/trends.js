@@ -41,7 +41,8 @@ export function trend(board, live, query, range, keys) {
   const points = new Map(); // window start, or second of the update -> rows as [label, {column: value}]
   let column = null, ordered;
   const draw = drawer(() => {
-    const starts = [...points.keys()].sort((a, b) => a - b);
+    const from = moves ? null : range.ends()[0]; // of a page that stays open, the last hour moves on
+    const starts = [...points.keys()].filter((start) => !from || start >= Date.parse(from) * 1000).sort((a, b) => a - b);
     const series = new Map(); // label -> points, in the order of time
     for (const start of starts) {
       for (const [label, row] of points.get(start)) {
@@ -88,6 +89,7 @@ export function trend(board, live, query, range, keys) {
       const label = named(labels.map(([, i]) => row[i])) || query.name;
       fresh.get(start).push([label, Object.fromEntries(values.map(([name, i]) => [name, amount(row[i])]))]);
     }
+    points.delete(start); // a revision may have fewer rows, or none
     for (const [start, found] of fresh) points.set(start, found);
     forget();
     draw();
@@ -96,6 +98,7 @@ export function trend(board, live, query, range, keys) {
     const start = moves ? Math.floor(Date.now() / 1000) * 1e6
       : message.window && Date.parse(message.window.start) * 1000;
     if (message.result && range.until == null) take(message.result, () => start, start);
+    else if (message.error && message.window && points.delete(start)) draw(); // what it said before is of fewer events
     note.textContent = message.error?.message ?? query.select;
   };
   note.textContent = query.select;
