@@ -15,8 +15,8 @@ from muntin.select.result_text import cell
 from muntin.server.serving import Server
 from muntin.spark import pipeline_status
 from tests.pipeline.support import pipeline
-from tests.server.browser import wait
-from tests.server.conftest import Feeder
+from tests.server.browser import state, wait
+from tests.server.conftest import Feeder, server_that_comes_back
 
 SENSORS = pipeline(
     name="sensors",
@@ -221,3 +221,31 @@ def test_a_trend_shows_what_one_who_asks_now_is_told(page, watched):
         return drawn;
     }"""
     assert page.evaluate(told) == [1, 2, 3, 2, 2, 1, 0]
+
+
+def test_what_was_shown_before_is_grey_until_the_state_has_come(page, feeder, ledger):
+    """A server that is back says welcome first; figures of before looked as if they were of now."""
+    read = (
+        "[...document.querySelectorAll('.figure')].find((f) => /events read/.test(f.textContent))"
+    )
+    server, port = server_that_comes_back(ledger)
+    with server:
+        page.goto(server.url)
+        state(page, "live")
+        before = page.evaluate(f"{read}.textContent")
+        page.evaluate(f"""() => {{
+            const root = document.documentElement, said = document.getElementById("connection");
+            const seen = window.seen = [];
+            const look = () => seen.push([said.dataset.state, root.className, {read}.textContent]);
+            new MutationObserver(look).observe(root, {{ subtree: true, attributes: true }});
+        }}""")
+    state(page, "lost")
+    feeder.minute()
+    with Server(ledger, port=port):
+        wait(page, f"before => {read}.textContent !== before", before)
+        state(page, "live")
+        seen = page.evaluate("window.seen")
+        since = seen[[each[0] for each in seen].index("lost") :]
+        assert all(level == "lost" and "lost" in grey for level, grey, at in since if at == before)
+        assert since[-1][:2] == ["live", ""]
+        page.goto("about:blank")

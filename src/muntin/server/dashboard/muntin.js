@@ -43,7 +43,10 @@ function about(state, one) {
   return ["live", "live"];
 }
 
-const live = new Live((state) => { live.state = state; say(state); });
+const live = new Live((state) => {
+  live.state = state;
+  if (state !== "live") say(state); // until the state comes, what is shown is that of before
+});
 
 async function panels(summaries, files) {
   const shown = summaries.filter((summary) => files.has(`${summary.kind}.js`));
