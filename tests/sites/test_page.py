@@ -75,3 +75,30 @@ def test_only_its_files_are_served(race):
     answer = httpx.get(race.url + "/")
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     assert sites(race)
+
+
+def test_a_page_that_is_back_is_live_once_the_state_has_come(page, race):
+    page.add_init_script("""
+        window.seen = [];
+        window.WebSocket = class extends WebSocket {
+            constructor(...given) {
+                super(...given);
+                window.socket = this;
+                this.addEventListener("message", ({ data }) => seen.push(JSON.parse(data).type));
+            }
+        };
+    """)
+    page.goto(race.url)
+    state(page, "live")
+    page.evaluate("""() => {
+        const said = document.getElementById("connection");
+        const look = () => seen.push(`now ${said.dataset.state}`);
+        new MutationObserver(look).observe(said, { attributeFilter: ["data-state"] });
+        seen.length = 0;
+        socket.close();
+    }""")
+    wait(page, "seen.includes('now live')")
+    seen = page.evaluate("seen")
+    back = seen[seen.index("now lost") :]
+    assert "state" in back[: back.index("now live")]
+    page.goto("about:blank")

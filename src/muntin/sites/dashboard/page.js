@@ -20,7 +20,10 @@ function say(state) {
   document.documentElement.classList.toggle("stale", state === "lost" || Boolean(stale));
 }
 
-const live = new Live((state) => { live.state = state; say(state); });
+const live = new Live((state) => {
+  live.state = state;
+  if (state !== "live") say(state); // until the state comes, what is shown is that of before
+});
 
 async function start() {
   theme();
