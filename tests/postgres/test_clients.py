@@ -381,6 +381,11 @@ def test_copy_that_is_prepared(connection):
         ("WHERE NOT count = ANY($1) AND driver = $2", (1016, 25), ("{}", "a"), [b"a"]),
         ("WHERE count <> ALL($1) AND driver != all($2)", (1016, 1009), ("{7}", "{a,b,c}"),
          [b"d", b"e"]),
+        ("AS o WHERE served + o.count::float8 * $1 > 0 AND $2 - count < 0 AND (count - 17) / $3 = "
+         "2 AND round(count, $4) - $5 = 17", (701, 20, 701, 23, 20), (1, 2, 0.5, 0, 1),
+         [b"a", b"b", b"c", b"d", b"e"]),
+        ("WHERE greatest(count, $1) = 19 AND coalesce($2, driver) = 'b' AND left(driver, $3) = "
+         "nullif($4, 'x')", (20, 25, 23, 25), (19, "b", 1, "a"), [b"a"]),
     ],
 )  # fmt: skip
 def test_parameters_have_types_before_values(connection, text, types, values, rows):
@@ -859,6 +864,18 @@ def test_types_of_lists(connection):
          [("bool", "boolin"), ("_int8", "array_in"), ("timestamptz", "timestamptz_in")]),
         ("SELECT pg_catalog.pg_index_column_has_property(i.indexrelid, 1, 'desc') FROM pg_index i",
          []),
+        # users, and R's dbListFields
+        ("SELECT now() > '2020-01-01' AS a, version() LIKE 'Post%' AS b, current_date IS NULL AS c",
+         [(True, True, False)]),
+        ("select attname from pg_attribute a, pg_class c, pg_tables t where a.attrelid = c.oid and "
+         "c.relname = t.tablename and attnum > 0 and c.relname = 'orders'",
+         [("count",), ("served",), ("fare",)]),
+        # pgcli, where it keeps how names are written
+        ("WITH Words AS (SELECT regexp_split_to_table(prosrc, '\\W+') AS Word, COUNT(1) FROM "
+         "pg_catalog.pg_proc P GROUP BY Word), OrderWords AS (SELECT Word, ROW_NUMBER() OVER("
+         "PARTITION BY LOWER(Word) ORDER BY Count DESC) FROM Words WHERE Word ~* '.*[a-z].*') "
+         "SELECT Word FROM OrderWords WHERE LOWER(Word) IN (SELECT relname FROM pg_class) AND "
+         "Row_Number = 1", []),
         # DataGrip, DBeaver
         ("select N.xmin as state, nspname, rolconfig from pg_catalog.pg_namespace N join "
          "pg_catalog.pg_roles R on R.oid = N.nspowner where nspname = current_schema() order by "

@@ -67,6 +67,15 @@ def test_lines(options, lines):
     assert written(options) == lines
 
 
+def test_of_standard_input():
+    """PHP's pgsqlCopyToArray writes it, and PostgreSQL takes it for the output."""
+    text = "COPY a TO STDIN WITH DELIMITER E'|' NULL AS E'\\\\N'"
+    edits, how = copied(words_of(text))
+    assert how is not None
+    assert (how.delimiter, how.null) == ("|", "\\N")
+    assert edits[0].text == "SELECT * FROM"
+
+
 def test_rows_in_portions_and_none_at_all():
     many = pa.table({"n": range(20_000)})
     assert written("csv header", many) == ["n\n", *(f"{n}\n" for n in range(20_000))]

@@ -227,6 +227,7 @@ def test_a_cast_of_a_literal_to_what_it_is():
     given_ = with_parameters("at > $1::TIMESTAMP WITH TIME ZONE, $2::date", ["'a'", "'b'"])
     assert given_.text == "at > TIMESTAMP 'a', DATE 'b'"
     assert with_parameters("$1::INTEGER", ["'2'"]).text == "'2'::INTEGER"
+    assert with_parameters("SELECT $1::int8", ["2"]).text == "SELECT 2::int8"  # of 64 bits
     given_ = with_parameters("ranks(d, $1, 5, $2) - $1", ["(-5)", "CAST(NULL AS DOUBLE)"])
     assert given_.text == "ranks(d, -5, 5, NULL) - (-5)"
 
@@ -274,12 +275,24 @@ def test_a_cast_of_a_literal_to_what_it_is():
         ("ranks(d, $1::float8, 5, $1::double precision)", "ranks(d, 1, 5, 1)"),
         ("substring(a FROM b(2) FOR 3) || SUBSTRING(a, 2) FROM o FOR ALL",  # SQLAlchemy
          "substring(a , b(2) , 3) || SUBSTRING(a, 2) FROM o FOR ALL"),
+        ("SELECT a*'1.5', '2' - b, '3' || c - '-4' FROM top_k(f, '5'), contains(f, '6')",
+         "SELECT a*1.5, 2 - b, '3' || c - (-4) FROM top_k(f, 5), contains(f, '6')"),
+        ("DATE '20260101' - INTERVAL '1' + a - '7'::int",
+         "DATE '20260101' - INTERVAL '1' + a - '7'::int"),
         ("EXISTS (SELECT FROM o) AND exists(select 1 from o)",
          "EXISTS (SELECT 1 FROM o) AND exists(select 1 from o)"),
     ],
 )  # fmt: skip
 def test_types_that_only_postgresql_has(text, becomes):
     assert with_parameters(text, ["1"]).text == becomes
+
+
+def test_numbers_that_drivers_send_as_texts():
+    """Node's pg, PDO and DBD::Pg say no type, and ask for none."""
+    said = with_parameters("SELECT a * $1 / $2 FROM quantiles(f, $2)", ["'-2'", "'0.5'"])
+    assert said.text == "SELECT a * (-2) / 0.5 FROM quantiles(f, 0.5)"
+    said = with_parameters("SELECT $1 || a - $1 * $2", ["'2'", "'x'"])
+    assert said.text == "SELECT '2' || a - 2 * 'x'"
 
 
 def test_the_log_has_no_words_of_a_client(caplog):

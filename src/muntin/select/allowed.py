@@ -81,6 +81,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("isnull", "nvl"), "write x IS NULL, or coalesce(x, 0)"),
     **dict.fromkeys(("std", "stdev"), "write stddev(x)"),
     **dict.fromkeys(("date", "to_date"), "write CAST(x AS DATE)"),
+    **dict.fromkeys(("any", "all", "some"), "write x IN (1, 2), or x NOT IN (1, 2)"),
     "approx_count_distinct": "write count(DISTINCT x)",
     "concat_ws": "write a || '-' || b",
     "every": "write bool_and(x)",

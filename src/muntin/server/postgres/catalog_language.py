@@ -80,19 +80,22 @@ _FUNCTIONS = words(
     """
 )
 _NAMED = {
+    "CurrentTimestamp": "now",
     "CurrentVersion": "version",
     "ExplodingGenerateSeries": "generate_series",
     "Explode": "unnest",
     "JSONObject": "json_build_object",
 }
 _SERIES = words(
-    "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree"
+    "unnest generate_series generate_subscripts pg_partition_ancestors pg_partition_tree "
+    "regexp_split_to_table"
 )
 _TEXTS = words("regclass regtype regproc regnamespace regrole regprocedure")
 _ENDS = {"array_lower": "CASE WHEN len(x) > 0 THEN 1 END", "array_upper": "nullif(len(x), 0)"}
 _OIDS = ("oid", "typid", "relid")  # how columns of them end: a list of them has a type of its own
 _OF_ROWS = words(
-    "json_build_object age array_remove encode pg_partition_ancestors pg_partition_tree"
+    "json_build_object age array_remove encode pg_partition_ancestors pg_partition_tree "
+    "regexp_split_to_table"
 )
 """Of tables without rows they are right: of constants they would not be."""
 _PROCEDURES = words("typinput typreceive typsend")
@@ -138,6 +141,7 @@ def translated(text: str, tables: Mapping[str, pa.Table], oids: Mapping[str, int
             if isinstance(node, exp.Cast) and not _is_kept(_type_said(node)):
                 raise refused(f"no type {_type_said(node)[:64]}", "not_allowed")
     _name_columns(tree)
+    _order_columns(tree)
     for node in reversed([*tree.walk()]):  # what is inside first
         found = _translated(node, oids)
         if found is not node:
@@ -166,12 +170,28 @@ def _name_columns(tree: exp.Expr) -> None:
         if isinstance(column, exp.Alias | exp.Star) or column.is_star:
             continue
         inside = column
-        while isinstance(inside, exp.Cast | exp.Paren):
+        while isinstance(inside, exp.Cast | exp.Paren | exp.Window):
             inside = inside.this
         name = inside.name if isinstance(inside, exp.Column) else "?column?"
         if isinstance(inside, exp.Func) and not isinstance(inside, exp.Connector):
             name = _called(inside)
         column.replace(exp.alias_(column.copy(), name, quoted=True))
+
+
+def _order_columns(tree: exp.Expr) -> None:
+    """The columns of a table come as they stand in it, where a client counts on PostgreSQL for it
+    (R's dbListFields): a join turns them round."""
+    if not isinstance(tree, exp.Select) or tree.find(exp.AggFunc):
+        return
+    if any(tree.args.get(part) for part in ("order", "group", "distinct")):
+        return
+    for table in tree.find_all(exp.Table):
+        if table.name == "pg_attribute" and table.parent_select is tree:
+            alias = exp.to_identifier(table.alias, quoted=True)
+            tree.order_by(
+                *(exp.column(c, alias.copy()) for c in ("attrelid", "attnum")), copy=False
+            )
+            return
 
 
 def _check_table(table: exp.Table, tables: Mapping[str, pa.Table], ctes: set[str]) -> None:
@@ -250,6 +270,9 @@ def _translated(node: exp.Expr, oids: Mapping[str, int]) -> exp.Expr:
         if isinstance(item, exp.Column) and item.name.endswith(_OIDS):
             item.replace(exp.cast(item.copy(), "UINT"))
         return node
+    if isinstance(node, exp.CurrentTimestamp | exp.CurrentDate):  # DuckDB's words are also names
+        now = exp.Anonymous(this="now")
+        return now if isinstance(node, exp.CurrentTimestamp) else exp.cast(now, "DATE")
     if isinstance(node, exp.AtTimeZone):  # all times are in UTC
         return node.this
     if isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
@@ -301,7 +324,8 @@ def _series(node: exp.Func) -> exp.Expr:
         return exp.GenerateSeries(**dict(zip(("start", "end", "step"), ends, strict=True)))
     if _called(node) == "generate_subscripts" and node.expressions:
         return _with(_sql("generate_series(1, len(x))"), x=node.expressions[0])
-    return _sql("CAST([] AS BIGINT[])")  # partitions, of which there are none
+    kind = "VARCHAR" if _called(node) == "regexp_split_to_table" else "BIGINT"
+    return _sql(f"CAST([] AS {kind}[])")  # partitions, or sources of functions: there are none
 
 
 def _side_by_side(node: exp.Unnest) -> exp.Expr:

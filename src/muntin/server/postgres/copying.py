@@ -14,7 +14,9 @@ from muntin.server.postgres.text import STRING, Edit, Words
 
 _REMEDY = "COPY (SELECT ...) TO STDOUT (FORMAT csv, HEADER)"
 _OPTIONS = "FORMAT text, csv, binary; HEADER, DELIMITER, NULL; of csv QUOTE, ESCAPE, FORCE_QUOTE *"
-_TO_STDOUT = re.compile(r"TO STDOUT(?: WITH)?")
+_TO_STDOUT = re.compile(
+    r"TO STD(?:OUT|IN)(?: WITH)?"
+)  # PHP's PDO writes STDIN, which means the same
 _OPTION = re.compile(
     rf"""(?:FORMAT\ )?['"]?(?P<format>BINARY|CSV|TEXT)['"]?
     | (?P<name>DELIMITER|NULL|QUOTE|ESCAPE|ENCODING)(?:\ AS)?\ (?P<value>{STRING})
@@ -92,7 +94,7 @@ def copied(words: Words) -> tuple[tuple[Edit, ...], CopyFormat | None]:
     if not words or not words[0].is_word("COPY"):
         return (), None
     close = words.pairs.get(1, 0)
-    stdout = next((at for at, word in enumerate(words) if word.is_word("STDOUT")), 0)
+    stdout = next((at for at, word in enumerate(words) if word.is_word("STDOUT", "STDIN")), 0)
     to = close + 1 if close else max(stdout - 1, 0)  # of what stands between: a table
     said = words.said(to, len(words))
     begun = _TO_STDOUT.match(said)

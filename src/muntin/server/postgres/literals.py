@@ -14,8 +14,10 @@ from muntin.select.syntax import text_literal
 from muntin.server.postgres.relations import TIME, selects_of
 from muntin.server.postgres.rows import BINARY, BYTEA, TEXT, TYPES, formats_of
 from muntin.server.postgres.text import (
+    ARITHMETIC,
     IS_ANY,
     NOTHING,
+    OPENING,
     STATEMENT_BYTES_MAX,
     Words,
     called,
@@ -52,6 +54,7 @@ _STAND_INS = {"LIMIT": "0", "OFFSET": "0", "FIRST": "0", "NEXT": "0", "LAST": "'
               "WINDOW": "LAST"}  # fmt: skip
 _STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
 """By the word before."""
+_WHOLE = ("ROUND", "LEFT", "RIGHT", "SUBSTR", "SUBSTRING")  # behind their first argument
 _OF_CALLS = {"quantiles": (701, "0.5"), "ranks": (701, "0"), "top_k": (20, "1"),
              "periodic": (20, "1")}  # fmt: skip
 """Types of arguments of table functions, and what stands in for them; the others' are items."""
@@ -176,7 +179,7 @@ def with_integer_items(text: str, types: Sequence[int]) -> tuple[int, ...]:
 
 def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[str, list[int]]:
     """A SELECT whose column has the type that parameters without one need, since it is what they
-    are compared with -> their numbers.
+    are compared, or computed, with -> their numbers.
 
     Examples
     --------
@@ -187,7 +190,7 @@ def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[s
     selects, owners = selects_of(words)
     select = next((word for _, word in outside(words, 0) if word.is_word("SELECT")), None)
     first = text[: select.start] if select else ""  # the WITH clause, if there is one
-    found: dict[tuple[tuple[int, int], ...], list[int]] = {}  # places of a probe's words -> numbers
+    found: dict[tuple[str, tuple[int, int], tuple[int, int]], list[int]] = {}
     begins: list[int] = []  # of the constants in IN's brackets, or after a sign
     for at in range(len(words)):
         goes_on = at and (words[at - 1].text == "," or words[at - 1].kind in _CONSTANTS)
@@ -196,16 +199,19 @@ def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[s
     for at, number in reversed(_parameters(words)):
         if any(given[number : number + 1]) or types[number] not in (0, _TEXT_LIST):
             continue
-        beside = _beside(words, at, begins[at])
+        value, form = _beside(words, at, begins[at]), "{}"
+        if value is None:
+            value, form = _computed_with(words, at)
         source = _from_clause(words, selects.get(owners[at], {}))
-        if beside is None or source is None or number in done:
+        if value is None or source is None or number in done:
             continue
         done.add(number)
-        found.setdefault((beside, source), []).append(number)
+        found.setdefault((form, value, source), []).append(number)
     probes, size = dict[str, list[int]](), 0
-    for places, numbers in found.items():
+    for (form, beside, behind), numbers in found.items():
+        places = beside, behind  # of words
         value, source = (text[words[start].start : words[end - 1].end] for start, end in places)
-        probe = f"{first}SELECT {value} {source} LIMIT 0"
+        probe = f"{first}SELECT {form.format(value)} {source} LIMIT 0"
         size += len(probe)
         if len(probes) == _COMPARED_MAX or size > 2 * STATEMENT_BYTES_MAX:
             break
@@ -243,13 +249,50 @@ def _beside(words: Words, at: int, first: int) -> tuple[int, int] | None:
         end = first - len(compares[0].split())
         start = _operand(words, end)
         return None if start is None else (start, end)
-    if not _COMPARES.search(f" {''.join(after)} "):
-        return None
-    end = at + 3
+    return _name_behind(words, at + 2) if _COMPARES.search(f" {''.join(after)} ") else None
+
+
+def _name_behind(words: Words, start: int) -> tuple[int, int] | None:
+    end = start + 1
     while end + 1 < len(words) and words[end].text == "." and words[end + 1].is_name:
         end += 2
-    is_name = at + 2 < len(words) and words[at + 2].is_name
-    return (at + 2, end) if is_name and words[min(end, len(words) - 1)].text != "(" else None
+    is_name = start < len(words) and words[start].is_name
+    return (start, end) if is_name and words[min(end, len(words) - 1)].text != "(" else None
+
+
+_ONE_TYPE = ("COALESCE", "IFNULL", "NULLIF", "GREATEST", "LEAST")
+
+
+def _computed_with(words: Words, at: int) -> tuple[tuple[int, int] | None, str]:
+    """The numbers, or the argument of a call, that a parameter is computed with, and SQL around
+    them that has the parameter's type: drivers that know a parameter as text take no number."""
+    opens = words.around[at]
+    if opens > 0 and words[opens - 1].is_word(*_ONE_TYPE):
+        start = opens + 1
+        for end, word in outside(words, start):  # no further than the second
+            if word.text in (",", ")"):
+                if (start, end) != (at, at + 1):
+                    return (start, end), "{}"
+                start = end + 1
+    sign, start = words[at - 1].text, _term(words, at - 1)
+    if sign in ARITHMETIC and start is not None:
+        while words[start - 1].text in ARITHMETIC and (more := _term(words, start - 1)) is not None:
+            start = more
+        value = start, at - 1
+    else:
+        sign = words[at + 1].text if at + 1 < len(words) else ""
+        value = _name_behind(words, at + 2) if sign in ARITHMETIC else None
+    return value, "abs({}) / 1" if sign == "/" else "abs({})"  # of times there is no abs
+
+
+def _term(words: Words, end: int) -> int | None:
+    """Where the name, the call or the brackets begin that end there, or what has its type there."""
+    opens, start = words.pairs.get(end - 1), _operand(words, end)
+    if opens is not None and (start is None or words[opens - 1].is_word(*OPENING)):
+        return opens
+    if start is not None and words[start].is_word("PRECISION"):
+        start -= 1
+    return _term(words, start - 1) if start and words[start - 1].text == "::" else start
 
 
 _CONSTANTS = ("parameter", "number", "string")
@@ -286,6 +329,8 @@ def _type_at(words: Words, at: int) -> int:
         return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
     if said[-2:] in (["ANY", "("], ["ALL", "("]):
         return _TEXT_LIST
+    if said[-1] == "," and words[words.around[at] - 1].is_word(*_WHOLE):
+        return 23
     if said[-1] in ("LIMIT", "OFFSET") or said[-2:] in (["FETCH", "FIRST"], ["FETCH", "NEXT"]):
         return 20
     return 1184 if _bounds_window(words, at) else _OF_CALLS.get(called(words, at), (0, ""))[0]

@@ -297,6 +297,27 @@ _TYPES = Rules(
 point; times with a zone are in UTC here."""
 
 
+_NUMBER = re.compile(r"'-?[0-9]+(\.[0-9]+)?'")
+OF_NUMBERS = ("quantiles", "ranks", "top_k", "periodic")
+"""Table functions whose arguments behind the summary are no items."""
+ARITHMETIC = ("+", "-", "*", "/", "%")
+OPENING = ("SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "ON", "BY", "WHEN", "THEN", "ELSE")
+"""Words behind which an expression begins."""
+
+
+def _number(words: Words, at: int, literal: str) -> str | None:
+    """One that a client sent as a text, where texts are not reckoned with, without its quotes."""
+    if not _NUMBER.fullmatch(literal) or words[min(at + 1, len(words) - 1)].text == "::":
+        return None
+    if called(words, at) in OF_NUMBERS:
+        return literal[1:-1]
+    before, after = words[at - 1], words[min(at + 1, len(words) - 1)]
+    begins = before.kind == "sign" or before.is_word(*OPENING)
+    if before.text in ARITHMETIC or (after.text in ARITHMETIC and begins):
+        return f"({literal[1:-1]})" if literal[1] == "-" else literal[1:-1]
+    return None
+
+
 _LIKES = {
     (False, False): "LIKE", (False, True): "ILIKE",
     (True, False): "NOT LIKE", (True, True): "NOT ILIKE",
@@ -306,14 +327,16 @@ _LIKES = {
 
 def _types(words: Words) -> Iterator[Edit]:
     """What is PostgreSQL's in constants and types, and what clients write that put parameters into
-    the text themselves: LIMIT '2', = ANY of a constant list. And what postgres_fdw writes: LIMIT
-    2::bigint, k ~~ 'a%', FROM (a JOIN b ON …)."""
+    the text themselves: LIMIT '2', top_k(calls, '3'), = ANY of a constant list. And what
+    postgres_fdw writes: LIMIT 2::bigint, k ~~ 'a%', FROM (a JOIN b ON …)."""
     yield from _TYPES.edits(words)
     for at, word in enumerate(words):
         if word.is_word("FROM"):
             yield from _without_brackets(words, at + 1)
         if word.kind == "string" and word.end - word.start > len(word.text):  # E'…'
             yield Edit(word.start, word.end, word.text)
+        if word.kind == "string" and (bare := _number(words, at, word.text)):
+            yield Edit(word.start, word.end, bare)
         after = [other.text for other in words[at + 1 : at + 4]]
         if word.is_word("SUBSTRING") and after[:1] == ["("]:  # (x FROM 2 FOR 3)
             inside = outside(words, at + 2, words.pairs.get(at + 1, at + 2))
@@ -420,10 +443,13 @@ _BRACKETS = re.compile(r"^\((-.*)\)$|^CAST\((.*) AS \w+\)$")
 def _cast(words: Words, at: int, literal: str) -> Edit:
     """A parameter's literal, with the cast to what it is already: SQLAlchemy writes
     LIMIT $1::INTEGER, and neither a window clause nor a table function takes a cast or brackets."""
+    before = words[at - 1 - (words[at - 1].text == "(")]
+    is_limit = before.is_word("LIMIT", "OFFSET", "FIRST", "NEXT")
     bare = _OF_TYPE.sub("", literal)
     in_window = words[at - 1].is_word("FOR", "TO", "LAST", "WINDOW")
     in_call = bool(called(words, at))
     digits = literal.strip("()-")
+    literal = _number(words, at, literal) or literal
     if in_call:
         literal = bare = _BRACKETS.sub(r"\1\2", literal)
     alone = Edit(words[at].start, words[at].end, bare if in_window else literal)
@@ -432,7 +458,7 @@ def _cast(words: Words, at: int, literal: str) -> Edit:
     kind = words[at + 2].value
     exact = kind in ("NUMERIC", "DECIMAL") and words[min(at + 3, len(words) - 1)].text != "("
     if not (
-        (digits.isdigit() and kind in _INTEGERS)
+        (digits.isdigit() and kind in _INTEGERS and is_limit)  # elsewhere 1::BIGINT is no INTEGER
         or (exact and digits.replace(".", "").isdigit())  # of DuckDB's it would have three places
         or (bare[:1] == "'" and kind in ("VARCHAR", "TEXT", *_TIMES))
         or in_call
