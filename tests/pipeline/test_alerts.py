@@ -310,6 +310,21 @@ def test_a_restart_between_batches_changes_nothing(url):
         ledger.close()
 
 
+@pytest.mark.parametrize("groups", [[range(6)], [range(2), range(2, 5), range(5, 6)]], ids=str)
+def test_windows_are_looked_at_before_history_drops_them(monkeypatch, groups):
+    """A pipeline that was away for longer than they are kept closes and drops them in one batch."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    ledger = temporary()
+    ingest = Ingest(alerting(retention={"history": "1 minute"}), ledger, query_id="q")
+    for number, group in enumerate(groups):
+        rows = [row for each in group for row in minute(each, MINUTES[each])]
+        ingest.take(number, gather([events(rows)]))
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger) == EXPECTED
+    ledger.close()
+
+
 def test_a_reset_resolves_what_fires_whatever_stops_it(url, monkeypatch):
     """The events are deleted with `resolved` outstanding; a crash before it is said loses none."""
     ledger = open_ledger(url())

@@ -105,6 +105,11 @@ class Alerts:
         if self._thread is not None:
             self._look()
 
+    def look_at_windows(self) -> None:
+        """Look at what has closed: retention may drop it from here on."""
+        if self._thread is not None:
+            self._try_to_look(windows_only=True)
+
     def close(self) -> None:
         """Give up. What the webhook has not taken in a moment, it is offered at the next start."""
         self._stopped = True
@@ -117,19 +122,26 @@ class Alerts:
     def _watch(self) -> None:
         while not self._stopped:
             try:
-                self._look()
+                self._try_to_look()
             except LedgerConflict:
                 return  # another writer has the alerts now
             except LedgerError:
                 pass  # busy, or a full disk: the windows are looked at later
-            except Exception:
-                _LOG.exception("alerts of %s could not be looked at", self._pipeline.name)
             self._wake.wait(EVERY_SECONDS)
             self._wake.clear()
             if not self._stopped:
                 time.sleep(0.1)  # batches that follow fast are looked at together
 
-    def _look(self) -> None:
+    def _try_to_look(self, *, windows_only: bool = False) -> None:
+        """No alert stops a pipeline."""
+        try:
+            self._look(windows_only=windows_only)
+        except LedgerError:
+            raise
+        except Exception:
+            _LOG.exception("alerts of %s could not be looked at", self._pipeline.name)
+
+    def _look(self, *, windows_only: bool = False) -> None:
         """Ask all that is new, and store what has changed."""
         with self._lock:
             step = _Look(self._pipeline, copy.deepcopy(self._stored), now_us())
@@ -140,7 +152,7 @@ class Alerts:
                         self._ask_windows(step, name, spec, [w for n, w in batch if n > after])
                 step.state["seen"] = batch[-1][0]
             for name, spec in self._specs.items():
-                if self._pipeline.queries[name].on == "update":
+                if self._pipeline.queries[name].on == "update" and not windows_only:
                     found = self._rows(step, name)
                     if not isinstance(found, str):
                         step.take(name, spec, found.to_pylist(), step.now, step.now)

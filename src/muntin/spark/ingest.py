@@ -143,6 +143,8 @@ class Ingest:
             self.progress.step = Step(CLOSING)
             with self._maintenance.keeping:
                 self._noted(self._assembler.step(self._watermark, came))
+            if self.pipeline.retention.history is not None:
+                self._alerts.look_at_windows()  # a batch may close more than is kept
             self._maintenance.run(self._watermark)
             self.progress.step = Step()
             self.progress.seconds += time.monotonic() - began
