@@ -163,13 +163,32 @@ def test_a_comment_without_end_is_looked_through_once():
     "piece",
     ["SELECT $1 ", "AS FLOAT ", "= ANY ('{a}' ", "= ANY (ARRAY[", "= ANY ($1) ", "LIMIT '2' ",
      "$1,", "f(a, ", ") = $1 ", "CAST(a AS TIMESTAMPTZ ", "time < 1 AND ",
-     "(SELECT time FROM orders WHERE ", 'FROM (SELECT 1 FROM "orders(driver)", '],
+     "(SELECT time FROM orders WHERE ", 'FROM (SELECT 1 FROM "orders(driver)", ',
+     "$1 + a - ", "a::INT", "coalesce($1, "],
 )  # fmt: skip
 def test_a_text_that_is_longer_takes_longer_in_proportion(piece):
     """Some took seconds, and one of 16 KiB hours, on the loop that serves all clients."""
 
+    _check_proportion(lambda size: (piece * size)[:size])
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "last"),
+    [("coalesce(", "a ", ", $"), ("SELECT a", "::INT", " + $"), ("a", ".a", " + $"),
+     ("SELECT a ", "+ a ", " + $")],
+)  # fmt: skip
+def test_many_parameters_beside_what_is_long_take_longer_in_proportion(first, then, last):
+    def text(size):
+        half = size // 2
+        numbers = "".join(f"{last}{n}" for n in range(1, half // 8))
+        return first + (then * half)[:half] + numbers
+
+    _check_proportion(text)
+
+
+def _check_proportion(text_of):
     def seconds(size):
-        text, begun = (piece * size)[:size], time.thread_time()
+        text, begun = text_of(size), time.thread_time()
         words_of.cache_clear()
         with contextlib.suppress(SelectError):
             said = prepared(text, ())

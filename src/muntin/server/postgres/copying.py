@@ -14,9 +14,7 @@ from muntin.server.postgres.text import STRING, Edit, Words
 
 _REMEDY = "COPY (SELECT ...) TO STDOUT (FORMAT csv, HEADER)"
 _OPTIONS = "FORMAT text, csv, binary; HEADER, DELIMITER, NULL; of csv QUOTE, ESCAPE, FORCE_QUOTE *"
-_TO_STDOUT = re.compile(
-    r"TO STD(?:OUT|IN)(?: WITH)?"
-)  # PHP's PDO writes STDIN, which means the same
+_TO_STDOUT = re.compile(r"TO STD(?:OUT|IN)(?: WITH)?")  # PHP's PDO writes STDIN for it
 _OPTION = re.compile(
     rf"""(?:FORMAT\ )?['"]?(?P<format>BINARY|CSV|TEXT)['"]?
     | (?P<name>DELIMITER|NULL|QUOTE|ESCAPE|ENCODING)(?:\ AS)?\ (?P<value>{STRING})

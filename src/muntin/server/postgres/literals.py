@@ -191,6 +191,7 @@ def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[s
     select = next((word for _, word in outside(words, 0) if word.is_word("SELECT")), None)
     first = text[: select.start] if select else ""  # the WITH clause, if there is one
     found: dict[tuple[str, tuple[int, int], tuple[int, int]], list[int]] = {}
+    firsts: dict[int, tuple[int, int]] = {}  # call -> its first argument
     begins: list[int] = []  # of the constants in IN's brackets, or after a sign
     for at in range(len(words)):
         goes_on = at and (words[at - 1].text == "," or words[at - 1].kind in _CONSTANTS)
@@ -201,7 +202,7 @@ def type_probes(text: str, given: Sequence[int], types: Sequence[int]) -> dict[s
             continue
         value, form = _beside(words, at, begins[at]), "{}"
         if value is None:
-            value, form = _computed_with(words, at)
+            value, form = _computed_with(words, at, firsts)
         source = _from_clause(words, selects.get(owners[at], {}))
         if value is None or source is None or number in done:
             continue
@@ -263,17 +264,20 @@ def _name_behind(words: Words, start: int) -> tuple[int, int] | None:
 _ONE_TYPE = ("COALESCE", "IFNULL", "NULLIF", "GREATEST", "LEAST")
 
 
-def _computed_with(words: Words, at: int) -> tuple[tuple[int, int] | None, str]:
+def _computed_with(
+    words: Words, at: int, firsts: dict[int, tuple[int, int]]
+) -> tuple[tuple[int, int] | None, str]:
     """The numbers, or the argument of a call, that a parameter is computed with, and SQL around
     them that has the parameter's type: drivers that know a parameter as text take no number."""
     opens = words.around[at]
     if opens > 0 and words[opens - 1].is_word(*_ONE_TYPE):
-        start = opens + 1
-        for end, word in outside(words, start):  # no further than the second
-            if word.text in (",", ")"):
-                if (start, end) != (at, at + 1):
-                    return (start, end), "{}"
-                start = end + 1
+        if opens not in firsts:
+            firsts[opens] = opens + 1, _argument_end(words, opens + 1)
+        start, end = firsts[opens]
+        if start == at:  # the parameter itself: what is behind it
+            start, end = end + 1, _argument_end(words, end + 1)
+        if end < len(words) and end > start:
+            return (start, end), "{}"
     sign, start = words[at - 1].text, _term(words, at - 1)
     if sign in ARITHMETIC and start is not None:
         while words[start - 1].text in ARITHMETIC and (more := _term(words, start - 1)) is not None:
@@ -292,7 +296,14 @@ def _term(words: Words, end: int) -> int | None:
         return opens
     if start is not None and words[start].is_word("PRECISION"):
         start -= 1
-    return _term(words, start - 1) if start and words[start - 1].text == "::" else start
+    if start and words[start - 1].text == "::":
+        end = start - 1
+        return words.pairs.get(end - 1, _operand(words, end))  # of one cast
+    return start
+
+
+def _argument_end(words: Words, start: int) -> int:
+    return next((at for at, w in outside(words, start) if w.text in (",", ")")), len(words))
 
 
 _CONSTANTS = ("parameter", "number", "string")
@@ -329,7 +340,8 @@ def _type_at(words: Words, at: int) -> int:
         return _LISTS.get(found, _TEXT_LIST) if after[2:] == ["["] else found
     if said[-2:] in (["ANY", "("], ["ALL", "("]):
         return _TEXT_LIST
-    if said[-1] == "," and words[words.around[at] - 1].is_word(*_WHOLE):
+    opens = words.around[at]
+    if opens > 0 and said[-1] == "," and words[opens - 1].is_word(*_WHOLE):
         return 23
     if said[-1] in ("LIMIT", "OFFSET") or said[-2:] in (["FETCH", "FIRST"], ["FETCH", "NEXT"]):
         return 20
