@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+from contextlib import closing
 from decimal import Decimal
 from itertools import chain
 from math import inf
@@ -1158,6 +1159,28 @@ def test_beyond_loopback_a_token_is_needed():
 
 
 # beside workers
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_statement_timeout_cancels(tmp_path, given):
+    """It was taken, and had no effect. Node's pg gives it as a setting, others by SET."""
+    options = {"options": "-c statement_timeout=300"} if given else {}
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    with (
+        closing(ledger),
+        closing(Feeder(ledger)) as feeder,
+        Server(ledger, port=0, postgres="127.0.0.1:0") as server,
+        psycopg.connect(server.postgres_url, autocommit=True, **options) as connected,
+    ):
+        feeder.minute()
+        if not given:
+            connected.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match=r"statement_timeout is 0\.3 s"):
+            connected.execute(SLOW)
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="no length of time"):
+            connected.execute("SET statement_timeout = soon")
+        connected.execute("SET statement_timeout = 0")
+        assert connected.execute(SELECT).fetchone()
 
 
 def test_a_cancelled_statement_gives_its_place_back(tmp_path):

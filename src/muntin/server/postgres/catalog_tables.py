@@ -36,6 +36,7 @@ SETTINGS: dict[str, str] = {
     "lc_collate": "C",
     "default_transaction_isolation": "repeatable read",
     "max_index_keys": "32",
+    "statement_timeout": "0",
     "muntin.window": "OPEN",
 }
 """What SHOW, `current_setting` and pg_settings tell."""

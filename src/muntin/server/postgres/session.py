@@ -11,6 +11,7 @@ from pygwire.constants import TransactionStatus
 from pygwire.exceptions import PygwireError
 
 from muntin.errors import MuntinError, SelectError
+from muntin.select.limits import ASK_LESS
 from muntin.server.answering import Question
 from muntin.server.auth import Grant
 from muntin.server.limits import ServerLimits, TokenBucket
@@ -326,6 +327,16 @@ class PostgresSession:
         if portal.answer is not None:
             return
         self._may_ask()
+        seconds = self._settings.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self._until_answered(portal, describe)
+        except TimeoutError:
+            said = f"cancelled: statement_timeout is {seconds:g} s"
+            raise Refusal("57014", said, ASK_LESS) from None
+        await portal.begin()
+
+    async def _until_answered(self, portal: Portal, describe: Sequence[str] | None) -> None:
         try:
             arguments = {
                 "text": self._settings.shown(portal.edited.text),
@@ -350,7 +361,6 @@ class PostgresSession:
             raise error.moved(portal.edited.before) from None
         finally:
             self._asking, self._cancelled = None, False
-        await portal.begin()
 
     async def _ask(self, portal: Portal, arguments: dict[str, Any]) -> None:
         """The answer is the portal's at once, to be released with it whatever ends this session."""

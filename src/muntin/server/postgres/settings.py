@@ -1,7 +1,7 @@
 """What a client has set. Little of it has an effect: SHOW and RESET tell of it.
 
 `muntin.window` has: which window is read of a table without a clause. Tools that write their own
-SQL, and parse what their users write, know no FOR.
+SQL, and parse what their users write, know no FOR. And `statement_timeout`.
 """
 
 import re
@@ -21,7 +21,17 @@ SETTINGS_MAX, NAME_CHARACTERS_MAX, VALUE_CHARACTERS_MAX = 100, 64, 256
 _NAMES = {name.lower(): name for name in SETTINGS}
 _OWN = "application_name"
 _REPORTED = [*SETTINGS][: 1 + [*SETTINGS].index(_OWN)]
-_WINDOW = "muntin.window"
+_WINDOW, _TIMEOUT = "muntin.window", "statement_timeout"
+_UNITS_MS = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_LENGTH = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) *([a-z]*)", re.ASCII)
 _OF_STARTUP = ("user", "database", "replication", "options")
 """What a startup message says beside settings."""
 _OPTION = re.compile(r"(?<!\S)(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])+)")
@@ -57,17 +67,24 @@ class SessionSettings:
         """See `window_of`."""
         return self._values[_WINDOW]
 
+    @property
+    def timeout_seconds(self) -> float | None:
+        """After which a statement is cancelled; None: after the server's own."""
+        return timeout_of(self._values[_TIMEOUT])
+
     def reported(self) -> Iterator[tuple[str, str]]:
         """What a client is told at the start."""
         return ((name, self._values[name.lower()]) for name in _REPORTED)
 
     def set(self, name: str, value: str) -> None:
-        """What is fixed here stays as it is. Raises Refusal: no window."""
-        fixed = name in _NAMES and name not in (_OWN, _WINDOW)
+        """What is fixed here stays as it is. Raises Refusal: no window, or no length of time."""
+        fixed = name in _NAMES and name not in (_OWN, _WINDOW, _TIMEOUT)
         if fixed or len(name) > NAME_CHARACTERS_MAX:
             return
         if name == _WINDOW:
             window_of(value)
+        if name == _TIMEOUT:
+            timeout_of(value)
         if name in self._values or len(self._values) < SETTINGS_MAX:
             self._values[name] = value[:VALUE_CHARACTERS_MAX]
 
@@ -111,6 +128,15 @@ def window_of(setting: str) -> ForClause:
         pass
     said = f"{_WINDOW} is {setting[:60]!r}, which is no window"
     raise Refusal("22023", said, "write ALL, OPEN or LAST 15 minutes")
+
+
+def timeout_of(setting: str) -> float | None:
+    """Seconds of 500 (milliseconds) or 5s; None of 0. Raises Refusal: it is none of these."""
+    found = _LENGTH.fullmatch(setting.strip())
+    if found is None or found[2] not in _UNITS_MS:
+        said = f"{_TIMEOUT} is {setting[:60]!r}, which is no length of time"
+        raise Refusal("22023", said, "write 500 (milliseconds) or '5s'; 0 is none")
+    return float(found[1]) * _UNITS_MS[found[2]] / 1_000 or None
 
 
 def named(words: Sequence[Word]) -> str:
