@@ -581,7 +581,7 @@ def test_a_webhook_gets_all_signed_after_it_was_away_and_nobody_waits(url, tmp_p
     assert once[0]["rows"][0].keys() - {"driver", "count"} == row.keys() - {"origin", "p99"}
     assert [c["id"] for c in shown["changes"]] == [e["id"] for e in once][::-1]
     assert shown["alerts"] == [
-        {"name": "busy", "firing": 0, "pending": 0, "left_out": 0, "error": ""}
+        {"name": "busy", "firing": 0, "pending": 0, "longest": [], "left_out": 0, "error": ""}
     ]
     assert shown["webhook"]["delivered"] == 4
     assert shown["webhook"]["failures"] > 0
