@@ -110,16 +110,18 @@ def test_a_standing_query_is_the_trend_that_the_pipeline_stored(live, feeder, se
     assert pushed["result"]["rows"] == trend[-5:]
 
 
+def asking(select, **more):
+    """A standing query over windows of a minute, or over others of two."""
+    windows = {"minutes": "1 minute", "pairs": "2 minutes"}
+    summaries = {
+        name: {"keys": ["driver"], "window": {"kind": "tumbling", "length": length}}
+        for name, length in windows.items()
+    }
+    return pipeline(summaries=summaries, queries={"busiest": select}, **more)
+
+
 def test_a_standing_query_that_goes_to_another_summary_is_followed_there(ledger):
     """By those who are there, and by who joins them; not by windows that it does not run on."""
-
-    def asking(select):
-        windows = {"minutes": "1 minute", "pairs": "2 minutes"}
-        summaries = {
-            name: {"keys": ["driver"], "window": {"kind": "tumbling", "length": length}}
-            for name, length in windows.items()
-        }
-        return pipeline(summaries=summaries, queries={"busiest": select})
 
     feeder = Feeder(ledger, asking("SELECT driver, count FROM minutes(driver)"))
     with Server(ledger, port=0) as server:
@@ -143,21 +145,12 @@ def test_a_standing_query_that_goes_to_another_summary_is_followed_there(ledger)
 def test_results_of_windows_of_another_summary_are_not_pushed_as_those_of_these(ledger):
     """Some start at the same time, and have been revised more often."""
 
-    def asking(summary):
-        windows = {"minutes": "1 minute", "pairs": "2 minutes"}
-        summaries = {
-            name: {"keys": ["driver"], "window": {"kind": "tumbling", "length": length}}
-            for name, length in windows.items()
-        }
-        queries = {"busiest": "SELECT sum(count) AS n FROM minutes".replace("minutes", summary)}
-        return pipeline(lateness="0 seconds", summaries=summaries, queries=queries)
-
-    feeder = Feeder(ledger, asking("minutes"))
+    feeder = Feeder(ledger, asking("SELECT sum(count) AS n FROM minutes", lateness="0 seconds"))
     for _ in range(4):
         feeder.minute()
     for second in (30, 90, 150, 205):
         feeder.late(second)
-    feeder.ingest.reconfigure(asking("pairs"))
+    feeder.ingest.reconfigure(asking("SELECT sum(count) AS n FROM pairs", lateness="0 seconds"))
     for _ in range(3):
         feeder.minute()
     with Server(ledger, port=0) as server:

@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
                 each = ", ".join(f"{why} {count:,}" for why, count in reasons.items())
                 typer.echo(f"{sum(reasons.values()):,} of them are kept: {each}")
                 rows = page(info.name)
-                shown = _rejected_rows([(info.name, *one) for one in rows], record_bytes=200)
+                shown = _rejected_rows([(info.name, *one) for one in rows], characters=200)
                 print_table(shown.drop_columns("pipeline"))
                 if len(rows) == limit and len(rows) < sum(reasons.values()):
                     more = "--limit shows more" if newest else f"--after {rows[-1][0]} the next"
@@ -142,7 +142,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _rejected_rows(
-    kept: list[tuple[str, int, Rejected]], record_bytes: int | None = None
+    kept: list[tuple[str, int, Rejected]], characters: int | None = None
 ) -> pa.Table:
     """Of rejected records; their record cut where a table has no room for all of it."""
     import pyarrow as pa
@@ -151,8 +151,8 @@ def _rejected_rows(
         (name, n, one.reason, one.detail, one.place, one.raw.decode("utf-8", "replace"))
         for name, n, one in kept
     ]
-    if record_bytes is not None:
-        rows = [(*row[:-1], row[-1][:record_bytes]) for row in rows]
+    if characters is not None:
+        rows = [(*row[:-1], row[-1][:characters]) for row in rows]
     names = ("pipeline", "number", "reason", "detail", "where", "record")
     kinds = (pa.string(), pa.int64(), *[pa.string()] * 4)
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
