@@ -160,6 +160,18 @@ def test_what_would_not_run_is_refused_with_its_place(check, old, new, place, sa
         assert len(told.splitlines()) == 1
 
 
+def test_a_later_file_of_a_wider_type_is_named_where_spark_reads_them(check, tmp_path):
+    for number, kind in enumerate((pa.float32(), pa.float64())):
+        (tmp_path / "d").mkdir(exist_ok=True)
+        column = TABLE["delay"].cast(kind)
+        pq.write_table(TABLE.set_column(4, "delay", column), tmp_path / "d" / f"{number}.parquet")
+    text = GOOD.replace("data.parquet", "d")
+    said = check(text)[1]
+    assert "column 'delay' is double there, float to Spark, which knows one type: wri" in said
+    plain = text.replace("fields:\n  late: CAST(delay > 15 AS BIGINT)\n", "")
+    assert check(plain.replace("[delay, late]", "[delay]"))[0] == 0
+
+
 @pytest.mark.parametrize("more", ["", ", schema: 'at string, origin string, delay bigint'"])
 def test_times_that_only_duckdb_reads_are_named(check, tmp_path, more):
     (tmp_path / "o.csv").write_text("at,origin,delay\n" + "31.01.2026 10:00:00,EWR,7\n" * 9)

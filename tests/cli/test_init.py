@@ -4,6 +4,7 @@ import gzip
 import json
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -343,8 +344,44 @@ def test_what_no_run_could_read_of_parquet_files_is_left_out(init, tmp_path):
     pq.write_table(table, tmp_path / "d" / "sub" / "0.parquet")
     (tmp_path / "d" / "sub" / "1.parquet").touch()
     found, _ = init("d/2.parquet", table.append_column("new", table["V"]), look="d")
-    assert list(found.summaries["d"].indicators) == ["V"]
-    assert "new: not in sub/0.parquet; source.schema" in (tmp_path / "p.yaml").read_text()
+    assert list(found.summaries["d"].indicators) == ["V", "new"]
+
+
+def test_parquet_files_whose_columns_grew_have_a_schema(init, tmp_path):
+    """Spark alone has the columns of the first file, of its types, and refuses a wider one."""
+    days = 1_709_251_200 + np.arange(3)[:, None] * 86_400 + np.arange(0, 86_400, 60)
+    for day, at in enumerate(days):
+        columns = {"ts": at, "k": ["a", "b"] * 720, "n": pa.array(at % 97, pa.int32())}
+        if day:
+            columns |= {"n": at % 97, "more": at % 7}
+        folder = tmp_path / "d" / f"day=2024-03-0{day + 1}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / "0.parquet")
+    found, _ = init("beside.txt", "", look="d")
+    assert found.source.schema_ == (
+        "`ts` bigint, `k` string, `day` date, `n` bigint, `more` bigint"
+    )
+    assert [*found.summaries["d"].indicators] == ["n", "more"]
+    # where the time is of a type that no schema names, they are left out
+    for file in (tmp_path / "d").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        at = pa.array(table["ts"].to_numpy() * 10**9, pa.timestamp("ns"))
+        columns = {"ts": at, "n": table["n"], "same": pa.array(range(1440))}
+        columns |= {name: table[name] for name in table.column_names if name not in columns}
+        pq.write_table(pa.table(columns), file)
+    found, _ = init("beside.txt", "", look="d")
+    assert (found.source.schema_, [*found.summaries["d"].indicators]) == (None, ["same"])
+    text = (tmp_path / "p.yaml").read_text()
+    assert "n: of several types; source.schema can name it" in text
+    assert "more: not in day=2024-03-01/0.parquet; source.schema can name it" in text
+
+
+def test_numbers_with_zeros_in_front_are_names(init):
+    for places, is_name in ((1, False), (8, True)):
+        rows = [f"{t},EWR,{n % 50:0{places}}" for n, t in enumerate(MINUTES)]
+        rows[900] = f"{MINUTES[900]},EWR,delay"
+        found, _ = init("d.csv", csv(rows))
+        assert (("delay",) in found.summaries["d"].keys) == is_name
 
 
 @pytest.mark.parametrize(

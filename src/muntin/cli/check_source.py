@@ -20,7 +20,7 @@ from muntin.arrow import UNSIGNED_OF_SPARK, pc
 from muntin.cli.sample import UNREAD, as_spark_reads, telling
 from muntin.errors import BadArgument, SourceError, did_you_mean, how_many, needs
 from muntin.select.syntax import text_literal
-from muntin.spark.ddl import UNKNOWN
+from muntin.spark.ddl import UNKNOWN, spelled
 from muntin.spark.ddl import declared as declared_columns
 from muntin.spark.event_time import ABSENT, check_type, doubt_of, event_times, unit_of
 from muntin.spark.file_starts import (
@@ -87,8 +87,9 @@ def wrong_in(pipeline: Pipeline) -> Iterator[str]:
         try:
             files = filled_files(source.path or "") if source.is_plain_parquet else []
             if not readable_files(source, pipeline, files):
-                # Spark reads them; of its types nothing is known yet
-                read = dict.fromkeys(may_read(pipeline, seen.columns or ()), "string")
+                # Spark reads them, as of the types of the first
+                columns = seen.columns or {}
+                read = {n: spelled(columns[n]) for n in may_read(pipeline, columns)}
                 check_kinds(source, files, read, (), pipeline.name, case_of(None, pipeline))
         except SourceError as problem:  # another file than the first
             yield f"source.path: {problem}"

@@ -1,7 +1,6 @@
 """What a data file holds: which column is the time, which are keys, which can be summed."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,16 +103,15 @@ def inspect(data: Path) -> Found:
     surplus = found.indicators[INDICATORS_MAX:]
     found.left_out |= dict.fromkeys(surplus, "could be an indicator as well")
     del found.keys[KEYS_MAX:], found.indicators[INDICATORS_MAX:]
+    read = (found.time, *found.keys, *found.indicators)
+    found.fields = {n: text for n, text in sample.fields.items() if n in read} | found.fields
+    _declare(found, sample, read)
     if not found.keys:
         raise SourceError(
             f"{sample.files[0]}: no column looks like a key (text, a code, a yes or no); there are "
             f"{sample.listed()}. Write the pipeline file by hand: quantiles, distinct and top_k "
             "need no key"
         )
-    read = (found.time, *found.keys, *found.indicators)
-    found.fields = {n: text for n, text in sample.fields.items() if n in read} | found.fields
-    if sample.unread:
-        _leave_unread(found, sample, read)
     for names in (found.keys, found.indicators):
         names[:] = [_apart_from_answers(found, name) for name in names]
     return found
@@ -129,16 +127,22 @@ def _apart_from_answers(found: Found, name: str) -> str:
     return other
 
 
-def _leave_unread(found: Found, sample: Sample, read: Iterable[str]) -> None:
-    """Spark reads the file where a schema names what is wanted of it."""
+def _declare(found: Found, sample: Sample, read: tuple[str, ...]) -> None:
+    """A schema, where Spark by itself would refuse the files, or have less than stands in them."""
     from muntin.spark.unread import NO_SUCH_COLUMN
 
-    schema = sample.schema(read)
-    if schema is not None:
+    by_arrow = not found.fields and sample.partitions.isdisjoint(read)
+    lost = {*read} & sample.grown.keys() - (sample.widened if by_arrow else set())
+    if not (sample.unread or lost):
+        return
+    if (schema := sample.schema(read)) is not None:
         found.options["schema"] = schema
         return
     said = (f"column '{name}' is {kind}: {NO_SUCH_COLUMN}" for name, kind in sample.unread.items())
     found.warnings.extend(said)
+    found.left_out |= {name: sample.grown[name] for name in lost}
+    for names in (found.keys, found.indicators):
+        names[:] = [name for name in names if name not in lost]
 
 
 def _see_time(found: Found, sample: Sample) -> None:
@@ -199,7 +203,12 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
 
 def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     """The event time with its unit, or with the ways in which it can have been written."""
-    columns, table = sample.columns, sample.table
+    columns = {
+        n: seen
+        for n, seen in sample.columns.items()
+        if n not in sample.grown.keys() - sample.widened
+    }
+    table = sample.table
     named = [name for name in columns if _TIME_NAME.search(_GAP.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):
@@ -365,6 +374,8 @@ def _number_in_text(column: pa.ChunkedArray, mixed: bool = False) -> tuple[str, 
     if bad > share * len(texts) or (counts[_PLAIN] == len(texts) and not scale and not mixed):
         return None
     whole = form == _PLAIN and count(texts, r"\s*[+-]?\d{1,18}\s*") == counts[form]
+    if whole and count(texts, r"\s*0\d+\s*"):  # 0042 is a name, such as that of an account
+        return None
     kind = f"DECIMAL({DIGITS_MAX}, {scale})" if scale else "BIGINT" if whole else "DOUBLE"
     others_at = pc.fill_null(pc.is_in(column, pa.array(others, pa.string())), False)
     return f"TRY_CAST({_NUMBERS[form]} AS {kind})", others_at.to_numpy()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.arrow import pc
+from muntin.arrow import pc, value_type
 from muntin.errors import SourceError
 from muntin.kinds.columns import in_backticks
 from muntin.select.syntax import quoted, text_literal
@@ -75,6 +75,11 @@ class Sample:
     """Column of the files -> why a pipeline cannot read it."""
     unread: dict[str, pa.DataType] = field(default_factory=dict)
     """Columns for which Spark reads a file only where a schema does not name them."""
+    grown: dict[str, str] = field(default_factory=dict)
+    """Columns that Parquet files have of several types, or not all of them have -> why Spark can
+    not read them by itself."""
+    widened: set[str] = field(default_factory=set)
+    """Those of several types, which Arrow can read."""
     units: dict[str, str] = field(default_factory=dict)
     """Of timestamps in Parquet files."""
     warnings: list[str] = field(default_factory=list)
@@ -144,7 +149,17 @@ def sampled(data: Path) -> Sample:
     if form == "parquet":
         greatest = {str(row[0]): row[3] for row in rows if row[0] not in sample.fields}
         schemas = {each: read_schema(each) for each in sample.files}
-        sample.left_out = _unusable(data, schemas, greatest.keys() - sample.partitions, greatest)
+        sample.left_out = _unusable(schemas, greatest.keys() - sample.partitions, greatest)
+        for name in greatest.keys() - sample.partitions - sample.left_out.keys():
+            lacking = [each for each, schema in schemas.items() if name not in schema.names]
+            if lacking:
+                where = f"not in {lacking[0].relative_to(data)}"
+            elif len({value_type(schema.field(name).type) for schema in schemas.values()}) > 1:
+                where = "of several types"
+                sample.widened.add(name)
+            else:
+                continue
+            sample.grown[name] = f"{where}; source.schema can name it"
         schema = schemas[file]
         sample.unread = {c.name: c.type for c in schema if is_unread(c.type)}
         sample.left_out |= {name: f"type {kind}" for name, kind in sample.unread.items()}
@@ -264,17 +279,14 @@ def telling(files: list[Path]) -> list[Path]:
 
 
 def _unusable(
-    data: Path, schemas: Mapping[Path, pa.Schema], names: Iterable[str], greatest: dict[str, Any]
+    schemas: Mapping[Path, pa.Schema], names: Iterable[str], greatest: dict[str, Any]
 ) -> dict[str, str]:
     """Columns of Parquet files that a pipeline cannot read, and why."""
     kinds = {field.name: field.type for schema in schemas.values() for field in schema}
     found = {}
     for name in names:
-        lacking = [file for file, schema in schemas.items() if name not in schema.names]
         if name not in kinds:
             found[name] = "its name is another's, but for upper and lower case"
-        elif lacking:
-            found[name] = f"not in {lacking[0].relative_to(data)}; source.schema can name it"
         elif name.startswith("__index_level_"):
             found[name] = "the index of a pandas DataFrame"
         elif pa.types.is_duration(kinds[name]):

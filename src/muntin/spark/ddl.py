@@ -26,10 +26,10 @@ _SPELLED |= {pa.binary(): "binary", pa.null(): "void"}
 
 
 def spelled(kind: pa.DataType) -> str:
-    """As Spark calls the type of a column that is read here."""
+    """As Spark calls the type of a column that is read here; void, where only Spark knows."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    return _SPELLED[kind]
+    return _SPELLED.get(kind, "void")
 
 
 def in_arrow(schema: StructType) -> pa.Schema:
