@@ -117,6 +117,15 @@ def test_arrow_types(rows):
         assert event_times(pa.array(exact, pa.int64()).cast(kind), None).tolist() == expected
 
 
+@given(st.lists(st.one_of(st.none(), st.integers(-(2**63) + 1, 2**63 - 1)), max_size=20))
+@example([4_700_000_000 * 10**9, -4_700_000_000 * 10**9])  # 2118, and 1821
+def test_all_nanoseconds_that_int64_holds_are_times(numbers):
+    expected = [ABSENT if number is None else number // 1000 for number in numbers]
+    column = pa.array(numbers, pa.int64())
+    assert event_times(column, "ns").tolist() == expected
+    assert event_times(column.cast(pa.timestamp("ns")), None).tolist() == expected
+
+
 @pytest.mark.parametrize(("unit", "factor"), [("us", 1), ("ms", 1000), ("s", 10**6)])
 def test_numbers(unit, factor):
     values = [0, 1, -1, 1_700_000_000, None, 2**63 - 1]

@@ -90,11 +90,10 @@ def _filled(numbers: pa.Array) -> np.ndarray:
 
 def _scaled(numbers: pa.Array, per_us: int, divisor: int) -> np.ndarray:
     values = _filled(numbers)
+    if divisor != 1:  # what is finer: all that int64 holds are times
+        return np.where(values == ABSENT, ABSENT, values // divisor)
     absent = (values > _HIGH // per_us) | (values < _LOW // per_us)
-    if divisor == 1:
-        scaled = np.where(absent, 0, values) * per_us
-    else:
-        scaled = np.where(absent, 0, values) // divisor
+    scaled = np.where(absent, 0, values) * per_us
     scaled[absent] = ABSENT
     return scaled
 
