@@ -353,13 +353,14 @@ def test_parquet_files_whose_columns_grew_have_a_schema(init, tmp_path):
     for day, at in enumerate(days):
         columns = {"ts": at, "k": ["a", "b"] * 720, "n": pa.array(at % 97, pa.int32())}
         if day:
-            columns |= {"n": at % 97, "more": at % 7}
+            more = pa.array(at % 7).cast(pa.decimal128(21, 2)).cast(pa.decimal128(5, 2))
+            columns |= {"n": at % 97, "more": more}
         folder = tmp_path / "d" / f"day=2024-03-0{day + 1}"
         folder.mkdir(parents=True)
         pq.write_table(pa.table(columns), folder / "0.parquet")
     found, _ = init("beside.txt", "", look="d")
     assert found.source.schema_ == (
-        "`ts` bigint, `k` string, `day` date, `n` bigint, `more` bigint"
+        "`ts` bigint, `k` string, `day` date, `n` bigint, `more` decimal(5,2)"
     )
     assert [*found.summaries["d"].indicators] == ["n", "more"]
     # where the time is of a type that no schema names, they are left out

@@ -50,6 +50,10 @@ _TYPES = {
 }
 
 
+def _ddl(kind: str) -> str | None:
+    return kind.lower() if kind.startswith("DECIMAL(") else _DDL.get(kind.partition(" ")[0])
+
+
 @dataclass(slots=True)
 class Sample:
     """The rows that were looked at, and how Spark is to read all of them."""
@@ -86,7 +90,7 @@ class Sample:
 
     def schema(self, names: Iterable[str]) -> str | None:
         """These columns as DDL; None where Spark might read one otherwise than it stands there."""
-        kinds = {name: _DDL.get(self.columns[name][0].partition(" ")[0]) for name in names}
+        kinds = {name: _ddl(self.columns[name][0]) for name in names}
         if (
             None in kinds.values()
             or self.fields.keys() & kinds
