@@ -187,11 +187,13 @@ NAMES_SHOWN_MAX = 12
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest, if one is close."""
+    """The known name that is closest, if one is close; the only one that begins so is."""
     import difflib  # at a mistake is soon enough
 
-    by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower()[:64], by_lower, n=1, cutoff=0.6)
+    by_lower, name = {k.lower(): k for k in known}, name.lower()[:64]
+    found = [k for k in by_lower if len(name) > 2 and k.startswith(name)]
+    if len(found) != 1:
+        found = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import muntin
-from muntin.errors import SelectError
+from muntin.errors import SelectError, closest
 from muntin.select.engine import Engine
 
 # text with the refused place between » «, code, part of the message, part of the remedy
@@ -250,6 +250,12 @@ def test_a_name_beside_a_number_is_not_taken_for_a_time_or_a_text(engine: Engine
         with pytest.raises(SelectError) as caught:
             engine.sql(f"SELECT 1 FROM orders WHERE tine {beside}")  # noqa: S608
         assert caught.value.remedy == "did you mean 'time'?"
+
+
+def test_the_only_name_that_begins_so_is_meant() -> None:
+    assert closest("Amount", ["Account", "Amount (EUR)"]) == "Amount (EUR)"
+    assert closest("amount", ["amounts", "amount_eur", "count"]) == "amounts"
+    assert closest("a", ["amount"]) is None
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ class Agents:
     async def _answered(self, request: Request, name: str, **arguments: Any) -> dict[str, Any]:
         asked = Question(name, arguments, ANSWER_BYTES_MAX)
         client = client_of(request.client)
-        asking = self._http.statements.whole(asked, client, asking=True, ends=True)
+        asking = self._http.statements.whole(asked, client, asking=True)
         return json.loads(await while_there(request, asking))
 
 

@@ -74,6 +74,7 @@ class Feeds:
         self._statements = statements
         self._limits = limits
         self._pushes = PushMaker(reader, statements, limits)
+        self.state = self._pushes.state
         self._closings = Closings(reader.ledger)
         self._head = BEGINNING
         self._queries: dict[str, QueryInfo] = {}

@@ -55,7 +55,6 @@ class Http:
         self.statements = statements
         self.metrics = Metrics(reader, hub)
         # small reads of the ledger, which never wait for a statement nor for each other
-        self._state_once = FreshRead(lambda: state.read(reader, now_us()), "muntin-state")
         self._metrics_once = FreshRead(self.metrics.text, "muntin-metrics")
         self._ready_once = FreshRead(lambda: state.ready(reader), "muntin-ready")
         self._health_once = FreshRead(lambda: state.health(reader, now_us()), "muntin-health")
@@ -78,7 +77,7 @@ class Http:
         ]
 
     def close(self) -> None:
-        for once in (self._state_once, self._metrics_once, self._health_once, self._ready_once):
+        for once in (self._metrics_once, self._health_once, self._ready_once):
             once.close()
 
     def admitted(self, request: Request) -> Grant:
@@ -112,7 +111,7 @@ class Http:
         """What `Answering` makes of it, in its turn."""
         asked = Question(name, arguments, self._limits.answer_bytes_max)
         client = client_of(request.client)
-        asking = self.statements.answer(asked, client, asking=True, ends=True)
+        asking = self.statements.answer(asked, client, asking=True)
         answer = await while_there(request, asking)
         return AnswerResponse(answer, self.statements, client, media_type)
 
@@ -143,7 +142,7 @@ class Http:
 
     async def _state_now(self, request: Request, _: Grant) -> Response:
         parameters(request)
-        return JSONResponse(await self._state_once())
+        return JSONResponse(await self._hub.feeds.state())
 
     async def _metrics(self, _: Request, __: Grant) -> Response:
         text = await self._metrics_once()

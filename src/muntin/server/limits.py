@@ -12,7 +12,7 @@ class ServerLimits:
     """All bounded; reaching one never ends the process."""
 
     body_bytes_max: int = 64 * KIB
-    """Of an HTTP request; HTTP 413. A statement has at most 4 KiB."""
+    """Of an HTTP request; HTTP 413. A statement has at most 32 KiB."""
     head_bytes_max: int = 16 * KIB
     """Request line and headers together; HTTP 431."""
     headers_max: int = 64

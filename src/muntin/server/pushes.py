@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from muntin.errors import MuntinError, UnknownName
+from muntin.errors import MuntinError, UnknownName, did_you_mean
 from muntin.ledger.records import ClosedWindow
 from muntin.server import state
 from muntin.server.answering import JSON, Question, json_pieces, window_json, within
@@ -72,12 +72,13 @@ class PushMaker:
         self._closed = False
         self._pool = ThreadPoolExecutor(THREADS, "muntin-push")
         self._replaying = ThreadPoolExecutor(1, "muntin-replay")
-        self._state = FreshRead(lambda: state.read(reader, now_us()), "muntin-feed-state")
+        self.state = FreshRead(lambda: state.read(reader, now_us()), "muntin-state")
+        """For GET /state as well."""
 
     def close(self) -> None:
         """Who still waits for a message, or asks for one, gets the error that the server stops."""
         self._closed = True
-        self._state.close()
+        self.state.close()
         for pool in (self._pool, self._replaying):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -100,7 +101,7 @@ class PushMaker:
         about = {"type": "result", "channel": channel.number, "seq": channel.seq + 1}
         try:
             if topic.kind == "state":
-                said = compact(await self._state())
+                said = compact(await self.state())
                 return "", joined(about | {"type": "state"}, "state", said)
             text = await self._statement(topic)
             most = self._limits.json_rows_max
@@ -186,8 +187,8 @@ class PushMaker:
             return topic.text
         queries = await self._read(self._reader.queries)
         if topic.text not in queries:
-            known = ", ".join(sorted(queries)) or "none"
-            raise UnknownName(f"there is no standing query '{topic.text}'; there are: {known}")
+            hint = did_you_mean(topic.text, sorted(queries))
+            raise UnknownName(f"there is no standing query '{topic.text}'; {hint}")
         return queries[topic.text].select
 
     async def _answer(self, name: str, client: Hashable, **arguments: Any) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from muntin.errors import UnknownName
+from muntin.errors import UnknownName, did_you_mean
 from muntin.kinds import SummarySpec
 from muntin.ledger.base import Ledger
 from muntin.ledger.records import ClosedWindow
@@ -104,9 +104,8 @@ class Reader:
         """Raises UnknownName."""
         pipelines = self.pipelines()
         if name not in pipelines:
-            known = ", ".join(sorted(pipelines)) or "none"
             said = f"there is no pipeline '{name[:80]}'" if name else "pipeline: name one"
-            raise UnknownName(f"{said}; there are: {known}")
+            raise UnknownName(f"{said}; {did_you_mean(name, sorted(pipelines))}")
         return pipelines[name]
 
     def specs(self) -> dict[str, SummarySpec]:
@@ -117,8 +116,8 @@ class Reader:
         for name, pipeline in self.pipelines().items():
             if summary in pipeline.summaries:
                 return name
-        known = ", ".join(sorted(self.specs())) or "none"
-        raise UnknownName(f"there is no summary '{summary[:80]}'; there are: {known}")
+        hint = did_you_mean(summary, sorted(self.specs()))
+        raise UnknownName(f"there is no summary '{summary[:80]}'; {hint}")
 
     def check_closes(self, summary: str) -> None:
         """Raise UnknownName where no window of a summary ever closes."""

@@ -185,12 +185,12 @@ class Statements:
                 job.answer.exception()
 
     async def answer(
-        self, asked: Question, client: Hashable, *, asking: bool = False, ends: bool = False
+        self, asked: Question, client: Hashable, *, asking: bool = False
     ) -> StoredAnswer:
         """The answer, in the client's turn; `release` it for the same client when it was used.
 
-        `asking`: it is refused where too many wait, since the client can ask again.
-        `ends`: where this is cancelled and nobody else waits, what computes it is ended as well.
+        `asking`: the client waits for it. It is refused where too many do, since the client can ask
+        again; where this is cancelled and nobody else waits, what computes it is ended as well.
         Raises MuntinError.
         """
         if self.leaving:
@@ -210,12 +210,12 @@ class Statements:
         try:
             return await asyncio.shield(job.answer)
         except asyncio.CancelledError:
-            self._unwanted(job, client, ends=ends)
+            self._unwanted(job, client, ends=asking)
             raise
 
-    async def whole(self, asked: Question, client: Hashable, **how: bool) -> bytes:
+    async def whole(self, asked: Question, client: Hashable, *, asking: bool = False) -> bytes:
         """As `answer`, all of it at once: of what is too short to be in a file."""
-        answer = await self.answer(asked, client, **how)
+        answer = await self.answer(asked, client, asking=asking)
         try:
             return b"".join([piece async for piece in answer.pieces()])
         finally:

@@ -365,7 +365,7 @@ class PostgresSession:
     async def _ask(self, portal: Portal, arguments: dict[str, Any]) -> None:
         """The answer is the portal's at once, to be released with it whatever ends this session."""
         asked = Question("postgres", arguments, self._limits.answer_bytes_max)
-        answering = self._statements.answer(asked, self._client, asking=True, ends=True)
+        answering = self._statements.answer(asked, self._client, asking=True)
         portal.answer = await answering
 
     def _may_ask(self) -> None:
