@@ -96,7 +96,7 @@ def _result(
 ) -> bytes:
     """What a query gives for a window."""
     start = now_us() // length * length
-    info = PipelineInfo(pipeline.name, {}, 0, None, None, None, 0, 0, 0, 0, 0, None)
+    info = PipelineInfo(pipeline.name)
     with temporary().snapshot() as view:
         known = Known(info, pipeline, (view.generation(), 0))
         snapshot = Snapshot(view.state(), {pipeline.name: known}, 0)

@@ -72,7 +72,7 @@ class StandingQueries:
         except LedgerError:
             raise  # of the ledger, not of the window
         except Exception as error:
-            if error.__cause__ is not None and isinstance(error.__cause__, LedgerError):
+            if isinstance(error.__cause__, LedgerError):
                 raise error.__cause__ from None
             return self._failed(query, start, error)
         self.failing.pop(query, None)
@@ -231,8 +231,6 @@ class _PipelineCatalog(LedgerCatalog):
 
     def _snapshot(self, view: View, before: Snapshot | None) -> Snapshot:  # noqa: ARG002
         name = self._pipeline.name
-        info = view.pipeline(name) or PipelineInfo(
-            name, {}, 0, None, None, None, 0, 0, 0, 0, 0, None
-        )
+        info = view.pipeline(name) or PipelineInfo(name)
         known = Known(info, self._pipeline, (view.generation(), info.epoch))
         return Snapshot(view.state(), {name: known}, self._kept_bytes)

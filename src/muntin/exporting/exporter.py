@@ -80,7 +80,7 @@ def windows(
                 # where nothing is said, it was of another pipeline, or summary
                 dropped = min([state.get("history_dropped", 0), *before])
                 _left(pieces, layout, dropped, seen, said)
-                if not _overlap(layout):
+                if not every:  # else an event may be in several
                     said.lost = _lost(pieces, layout, dropped, seen)
             for window in found:
                 after = window.start + 1
@@ -175,11 +175,6 @@ def _events_out(newest: Mapping[int, tuple[int, int]], start: int, end: int | No
     """Of what begins in [start, end)."""
     found = (n for at, (_, n) in newest.items() if start <= at and (end is None or at < end))
     return sum(found)
-
-
-def _overlap(layout: Layout) -> bool:
-    """Whether an event may be in several windows."""
-    return layout.spec.window is not None and layout.spec.window.every is not None
 
 
 def _panes(pieces: Pieces, layout: Layout, start: int, end: int, done: Done) -> np.ndarray:

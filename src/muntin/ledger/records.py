@@ -6,7 +6,7 @@ All times are int64 microseconds since 1970-01-01 UTC.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -127,21 +127,21 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PipelineInfo:
-    """One pipeline of the ledger, as its last commit left it."""
+    """One pipeline of the ledger, as its last commit left it; before the first it has a name."""
 
     name: str
-    spec: Mapping[str, Any]
-    epoch: int
-    query_id: str | None
-    watermark: int | None
-    max_event_time: int | None
-    batches: int
-    read: int
-    counted: int
-    late: int
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int = 0
+    query_id: str | None = None
+    watermark: int | None = None
+    max_event_time: int | None = None
+    batches: int = 0
+    read: int = 0
+    counted: int = 0
+    late: int = 0
     """Events that came after their pane was sealed; counted in their pane as well."""
-    rejected: int
-    committed_at: int | None
+    rejected: int = 0
+    committed_at: int | None = None
     """Wall clock of the last commit."""
 
 
