@@ -131,8 +131,8 @@ def _declare(found: Found, sample: Sample, read: tuple[str, ...]) -> None:
     """A schema, where Spark by itself would refuse the files, or have less than stands in them."""
     from muntin.spark.unread import NO_SUCH_COLUMN
 
-    by_arrow = not found.fields and sample.partitions.isdisjoint(read)
-    lost = {*read} & sample.grown.keys() - (sample.widened if by_arrow else set())
+    by_spark = found.fields or not sample.partitions.isdisjoint(read)
+    lost = [n for n in read if n in sample.uneven and (by_spark or sample.uneven[n])]
     if not (sample.unread or lost):
         return
     if (schema := sample.schema(read)) is not None:
@@ -140,7 +140,7 @@ def _declare(found: Found, sample: Sample, read: tuple[str, ...]) -> None:
         return
     said = (f"column '{name}' is {kind}: {NO_SUCH_COLUMN}" for name, kind in sample.unread.items())
     found.warnings.extend(said)
-    found.left_out |= {name: sample.grown[name] for name in lost}
+    found.left_out |= dict.fromkeys(lost, "not the same in all files; source.schema can name it")
     for names in (found.keys, found.indicators):
         names[:] = [name for name in names if name not in lost]
 
@@ -203,12 +203,8 @@ def _see_column(found: Found, sample: Sample, name: str, kind: str, distinct: in
 
 def _time_column(sample: Sample) -> tuple[str, str | None, list[str]]:
     """The event time with its unit, or with the ways in which it can have been written."""
-    columns = {
-        n: seen
-        for n, seen in sample.columns.items()
-        if n not in sample.grown.keys() - sample.widened
-    }
-    table = sample.table
+    columns, table = sample.columns, sample.table
+    columns = {name: seen for name, seen in columns.items() if not sample.uneven.get(name)}
     named = [name for name in columns if _TIME_NAME.search(_GAP.sub("_", name))]
     for name, (kind, _) in columns.items():
         if kind.startswith("TIMESTAMP"):

@@ -79,11 +79,8 @@ class Sample:
     """Column of the files -> why a pipeline cannot read it."""
     unread: dict[str, pa.DataType] = field(default_factory=dict)
     """Columns for which Spark reads a file only where a schema does not name them."""
-    grown: dict[str, str] = field(default_factory=dict)
-    """Columns that Parquet files have of several types, or not all of them have -> why Spark can
-    not read them by itself."""
-    widened: set[str] = field(default_factory=set)
-    """Those of several types, which Arrow can read."""
+    uneven: dict[str, bool] = field(default_factory=dict)
+    """Columns that are not the same in all Parquet files -> whether some file lacks it."""
     units: dict[str, str] = field(default_factory=dict)
     """Of timestamps in Parquet files."""
     warnings: list[str] = field(default_factory=list)
@@ -155,15 +152,12 @@ def sampled(data: Path) -> Sample:
         schemas = {each: read_schema(each) for each in sample.files}
         sample.left_out = _unusable(schemas, greatest.keys() - sample.partitions, greatest)
         for name in greatest.keys() - sample.partitions - sample.left_out.keys():
-            lacking = [each for each, schema in schemas.items() if name not in schema.names]
-            if lacking:
-                where = f"not in {lacking[0].relative_to(data)}"
-            elif len({value_type(schema.field(name).type) for schema in schemas.values()}) > 1:
-                where = "of several types"
-                sample.widened.add(name)
-            else:
-                continue
-            sample.grown[name] = f"{where}; source.schema can name it"
+            types = {
+                value_type(each.field(name).type) if name in each.names else None
+                for each in schemas.values()
+            }
+            if len(types) > 1:
+                sample.uneven[name] = None in types
         schema = schemas[file]
         sample.unread = {c.name: c.type for c in schema if is_unread(c.type)}
         sample.left_out |= {name: f"type {kind}" for name, kind in sample.unread.items()}

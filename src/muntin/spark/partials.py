@@ -236,7 +236,8 @@ class TaskFold:
         column = self._plan.time
         shown = str(value)[:100]
         if value is None:
-            return "no_time", f"column '{column}' is null: take a field, or correct the one it is"
+            why = "is null: take a field, coalesce(…), or correct the field that it is"
+            return "no_time", f"column '{column}' {why}"
         if time == ABSENT:
             why = "is not a time: take a field, try_to_timestamp(…)"
             return "bad_time", f"column '{column}': {shown!r} {why}"
