@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -34,9 +35,10 @@ BAR_CHARACTERS = 20
 def follow(
     stream: Stream | SinkStream, on_tick: Callable[[], None] = lambda: None, *, live: bool = True
 ) -> None:
-    """Show the view until the stream ends; lines where this is no terminal, or not `live`."""
+    """Show the view until the stream ends; lines where this is no terminal that can redraw it
+    (FORCE_COLOR, as logs of CI have it, makes none), or not `live`."""
     console = Console()
-    if not live or not console.is_terminal:
+    if not live or not sys.stdout.isatty() or console.is_dumb_terminal:
         lines = Lines(stream)
         while not stream.await_termination(TICK_SECONDS):
             on_tick()

@@ -28,11 +28,18 @@ def tasks_at_hand(spark: SparkSession) -> tuple[int, int]:
     return sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running)
 
 
+def _is_shown() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # none, as of a service; one that only writes; closed
+        return False
+
+
 @contextmanager
 def job_progress(show: bool | None, text: str) -> Iterator[None]:
     """Show the share of finished tasks while the block runs a job; `show` None: if a terminal."""
     if show is None:
-        show = sys.stderr.isatty()
+        show = _is_shown()
     if not show or "pyspark" not in sys.modules:  # a table in memory is no job
         yield
         return
