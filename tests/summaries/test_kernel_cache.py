@@ -66,6 +66,31 @@ def test_where_nothing_can_be_written_kernels_run_all_the_same(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+NOWHERE = """
+import logging, os, pwd
+from numba.core import caching
+
+def refuse(*_, **__):
+    raise OSError(30, "Read-only file system")
+
+logging.basicConfig(format="%(message)s")
+os.makedirs = os.mkdir = refuse      # as root, whom no permissions stop
+pwd.getpwuid = {}.__getitem__        # a container's user that has no entry, and so no home
+caching.tempfile.TemporaryFile = refuse
+"""
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": "/nonexistent"}])
+def test_without_a_home_and_where_no_folder_can_be_written_kernels_run_all_the_same(home):
+    places = {"PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1", **home}
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", NOWHERE + WIDENS], env=kept | places, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+
+
 def test_where_the_cache_has_no_room_kernels_run_all_the_same(tmp_path):
     with small_disk(tmp_path, "8k") as disk:
         found = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "NUMBA_CACHE_DIR": str(disk)}

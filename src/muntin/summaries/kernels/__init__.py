@@ -7,6 +7,7 @@ the package is installed does not matter: another environment of the same Muntin
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from functools import cache, cached_property, partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 PACKAGE = Path(__file__).parents[2]
+_LOG = logging.getLogger("muntin")
 
 
 def cache_folder(package: Path = PACKAGE) -> Path:
@@ -26,16 +28,16 @@ def cache_folder(package: Path = PACKAGE) -> Path:
 
 
 if "NUMBA_CACHE_DIR" not in os.environ:
-    folder = cache_folder()
     try:
+        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
+    except (OSError, RuntimeError):  # it cannot be written; there is no home
         pass  # Numba compiles anew in each process, slower but right
     else:
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 import numba  # noqa: E402  (reads the environment when it is imported)
-from numba.core.caching import CompileResultCacheImpl, FunctionCache  # noqa: E402
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache  # noqa: E402
 from numba.core.runtime import rtsys  # noqa: E402
 
 from muntin.summaries.kernels.turns import Turn  # noqa: E402
@@ -118,6 +120,14 @@ class _Compiled(FunctionCache):
             self._turn = None
 
 
+@cache
+def _say_that_nothing_is_kept() -> None:
+    _LOG.warning(
+        "no folder can be written for compiled kernels: each process compiles them anew, which "
+        "takes up to a minute; let NUMBA_CACHE_DIR name a folder that can be"
+    )
+
+
 class KernelCache:
     """Numba's cache of what was compiled before, loaded without what only compiling needs.
 
@@ -134,8 +144,12 @@ class KernelCache:
         return getattr(self._compiled, name)
 
     @cached_property
-    def _compiled(self) -> _Compiled:
-        return _Compiled(self._function)
+    def _compiled(self) -> _Compiled | NullCache:
+        try:
+            return _Compiled(self._function)
+        except RuntimeError:  # no folder can be written: not Numba's own either
+            _say_that_nothing_is_kept()
+            return NullCache()
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
