@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import sys
+import tempfile
 from importlib.metadata import version
 from types import SimpleNamespace
 
@@ -262,6 +263,26 @@ def test_doctor_names_a_cache_that_keeps_nothing(monkeypatch, tmp_path):
             assert not found[0]
             assert why in found[1]
             assert str(disk) in found[2]
+
+
+def test_doctor_names_folders_that_there_are_not(muntin, monkeypatch, tmp_path):
+    """As in a container whose file system is read only, of a user who has no home."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    for name in ("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    _, out, _ = muntin("doctor")
+    for what, remedy in (
+        ("working folder", "cd to"),
+        ("temporary folder", "let TMPDIR name"),
+        ("cache of compiled kernels", "let NUMBA_CACHE_DIR name"),
+    ):
+        assert re.search(f"WRONG  {what}.*\n +remedy: {remedy}", out), out
 
 
 def test_doctor_shows_no_remedy_where_what_is_wrong_says_it(muntin, monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -60,8 +60,8 @@ def findings() -> Iterator[Finding]:
         yield _worker_python()
     yield from _packages()
     yield _port(PORT)
-    for what, folder in _folders():
-        yield _writable(what, folder)
+    for what, find, where_none in _folders():
+        yield _writable(what, find, where_none)
 
 
 def _java() -> Iterator[Finding]:
@@ -186,17 +186,30 @@ def _port(port: int) -> Finding:
     return True, f"port {port}: free", ""
 
 
-def _folders() -> Iterator[tuple[str, Path]]:
-    yield "working folder, for ledgers and checkpoints", Path.cwd()
-    yield "temporary folder, for Spark", Path(tempfile.gettempdir())
+def _folders() -> Iterator[tuple[str, Callable[[], Path], str]]:
+    """What each is for, how it is found, and the remedy where there is none."""
+    yield "working folder, for ledgers and checkpoints", Path.cwd, "cd to one that is there"
+    yield (
+        "temporary folder, for Spark",
+        lambda: Path(tempfile.gettempdir()),
+        "let TMPDIR name a folder that you can write",
+    )
     try:
         from muntin.summaries.kernels import cache_folder
     except Exception:
         return  # of a package that cannot be imported, as was said
-    yield "cache of compiled kernels", Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
+    yield (
+        "cache of compiled kernels",
+        lambda: Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder()),
+        "let NUMBA_CACHE_DIR name a folder that you can write",
+    )
 
 
-def _writable(what: str, folder: Path) -> Finding:
+def _writable(what: str, find: Callable[[], Path], where_none: str) -> Finding:
+    try:
+        folder = find()
+    except (OSError, RuntimeError) as problem:
+        return False, f"{what}: {getattr(problem, 'strerror', problem)}", where_none
     remedy = f"make {folder} writable for you, with {PROBE_BYTES >> 20} MiB of space left"
     try:
         folder.mkdir(parents=True, exist_ok=True)
