@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -552,3 +553,26 @@ def test_a_file_that_changed_while_spark_started_is_taken_over(muntin, monkeypat
     code, _, err = muntin("run", file)
     assert (code, taken) == (0, [file]), err
     assert err.count("taken over, as it is now") == 1
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--once"], 128 + signal.SIGTERM), ([], 0)])
+def test_only_what_was_to_take_all_there_is_fails_where_it_was_stopped(
+    muntin, monkeypatch, tmp_path, words, status
+):
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "{name: p, source: {format: rate}, time: timestamp, pane: 1 s, "
+        "summaries: {o: {keys: [value]}}}"
+    )
+    stream = SimpleNamespace(
+        ingest=True, ending=lambda: None, stop=lambda: None,
+        pipeline=Pipeline.of(file), progress=Progress(),
+    )  # fmt: skip
+    monkeypatch.setattr("muntin.stream", lambda *_, **__: stream)
+    monkeypatch.setattr(
+        "muntin.cli.view.follow", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    monkeypatch.setattr("muntin.cli.run.stop_spark", lambda: None)
+    code, out, _ = muntin("run", file, *words)
+    assert code == status
+    assert "events a second" in out

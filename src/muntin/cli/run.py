@@ -59,7 +59,8 @@ def register(app: typer.Typer) -> None:
         """Run a pipeline: summarise its source until stopped, or --once.
 
         Ctrl-C and SIGTERM end it after the batch at hand. Its exit status is not 0 where more
-        records were rejected than the file's `max_rejected` allows.
+        records were rejected than the file's `max_rejected` allows, or with --once where it was
+        stopped.
         """
         from muntin.spec_file import with_places
 
@@ -80,6 +81,8 @@ def register(app: typer.Typer) -> None:
                     pipeline, stop, mode, once=once, live=live, serve=serve, port=port
                 )
         check_rejected(spec, progress)
+        if once and stop.is_set():  # what a scheduler would start next waits for all that is there
+            raise typer.Exit(128 + stop.signal)
 
 
 def _run(

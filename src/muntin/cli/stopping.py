@@ -24,6 +24,9 @@ class Stop:
     of another signal's handler, and would wait for ever for the lock that these hold.
     """
 
+    signal = 0
+    """By which somebody has asked."""
+
     def __init__(self) -> None:
         self._asked = False
         self._wake: SimpleQueue[None] = SimpleQueue()  # whose `put` is for signal handlers, too
@@ -50,7 +53,7 @@ class Stop:
     def on_signal(self, number: int, _: FrameType | None) -> None:
         """An exception would come in the middle of a call to Java, and leave Java behind."""
         if self._on_asked is not None and not self.is_set():
-            self._asked = True
+            self.signal, self._asked = number, True
             self._wake.put(None)
             self._on_asked()
             _say(_GENTLY)
