@@ -905,6 +905,23 @@ def test_which_closings_were_dropped_is_known_of_each_summary(ledger, monkeypatc
     again.close()
 
 
+def test_a_reset_drops_the_closings_of_its_pipeline_alone(ledger, monkeypatch):
+    """Who followed another one was told of a gap."""
+    monkeypatch.setattr("muntin.ledger.tables.now_us", lambda: 1)
+    other = {"summaries": {"k": {"kind": "vector_matrix"}}, "queries": {}}
+    kept = ledger.open_writer("kept", SPEC | other, query_id="A")
+    writer = ledger.open_writer("p", SPEC, query_id="A")
+    for each in (window(0), window(0, summary="t")):
+        writer.close_windows([each], [], {})
+    kept.close_windows([window(0, summary="k")], [], {})
+    again = ledger.open_writer(
+        "p", SPEC | {"summaries": {"s": SPEC["summaries"]["s"]}}, query_id="B", mode="overwrite"
+    )
+    again.set_spec(SPEC)  # with `t`, which those who followed it may follow again
+    assert [ledger.closings_dropped(name) for name in ("s", "t", "k", None)] == [3, 3, 0, 3]
+    assert ledger.verify() == []
+
+
 @pytest.mark.parametrize("error", [OverflowError("date value out of range"), ValueError("bad")])
 def test_what_a_reader_does_with_a_state_is_no_error_of_the_ledger(ledger, error):
     with pytest.raises(type(error)) as caught, ledger.snapshot():

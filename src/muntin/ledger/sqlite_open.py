@@ -141,6 +141,9 @@ def _register(
             )
     else:
         identifier = connection.next_id(schema.NAMES)
+        gone = connection.meta()["closings_dropped"]
+        if role == ROLE_SUMMARY and gone:  # there may have been one of this name before a reset
+            connection.put_row(schema.DROPPED, identifier, schema.CLOSED, gone)
     connection.put_row(schema.NAMES, identifier, role, name, record["id"], kind)
     return identifier
 

@@ -266,12 +266,13 @@ class View:
 
     def closings_dropped(self, summary: str | None = None) -> int:
         """Closings, of one summary or of all, up to this number are not all there: retention, or
-        a reset of any pipeline, took some."""
-        which = "" if summary is None else f" AND summary = {_NAME}"
-        newest = f"SELECT max(before) FROM dropped WHERE length = {schema.CLOSED}{which}"
-        values = () if summary is None else (ROLE_SUMMARY, summary)
-        statement = f"SELECT max(closings_dropped, coalesce(({newest}), 0)) FROM meta"
-        return self._plain(statement, values)[0][0]
+        a reset of their pipeline, took some."""
+        newest = f"SELECT max(before) FROM dropped WHERE length = {schema.CLOSED}"
+        if summary is None:  # a reset may have left no summary that says so
+            statement = f"SELECT max(closings_dropped, coalesce(({newest}), 0)) FROM meta"
+            return self._plain(statement)[0][0]
+        of_one = f"SELECT coalesce(({newest} AND summary = {_NAME}), 0)"
+        return self._plain(of_one, (ROLE_SUMMARY, summary))[0][0]
 
     def closings(
         self, after: int, *, until: int | None = None, summary: str | None = None, limit: int = 1000
