@@ -260,6 +260,32 @@ def test_a_revision_that_came_after_a_later_window_does_not_count(together, monk
     ledger.close()
 
 
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("alert", "expected"),
+    [
+        ({"when": "count > 5", "by": "driver"}, [("firing", "a", "15"), ("resolved", "a", "16")]),
+        ({"when": "true", "for": "3 minutes", "by": "driver"}, [("firing", "a", "16")]),
+    ],
+)
+def test_a_window_is_looked_at_before_a_late_event_revises_it(
+    together, alert, expected, monkeypatch
+):
+    """Whose number a revision takes: where it came first, the window was passed over."""
+    monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    ledger = temporary()
+    ingest = Ingest(alerting(alert), ledger, query_id="q")
+    for number, came in enumerate(({0: 1}, {1: 9}, {2: 1}, {3: 1}, {1: 1, 4: 1}, {5: 1})):
+        rows = [row for at, many in came.items() for row in minute(at, {"a": many})]
+        ingest.take(number, gather([events(rows)]))
+        if not together:
+            ingest._alerts.finish()
+    ingest.finish(ended=False)
+    ingest.close()
+    assert changes(ledger) == expected
+    ledger.close()
+
+
 @pytest.mark.parametrize("away", [0, 50, 300])
 def test_time_in_which_nobody_looked_does_not_count(away):
     """The clock alone tells how long a condition `on: update` has lasted."""
@@ -440,6 +466,7 @@ def test_windows_of_another_summary_are_looked_at_from_when_the_query_runs_on_th
     """Those that closed before have no rows of it, though nobody has looked at them yet; nor is one
     judged by what started at its time before."""
     monkeypatch.setattr(Alerts, "_watch", lambda _: None)
+    monkeypatch.setattr(Alerts, "look_at_windows", lambda _: None)
     window = {"kind": "tumbling", "length": "1 minute"}
     summaries = {"orders": {"keys": ["driver"], "window": window}}
     summaries["pairs"] = {"keys": ["driver"], "window": window | {"length": "2 minutes"}}

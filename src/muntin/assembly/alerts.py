@@ -1,10 +1,11 @@
 """Alerts: a condition on a standing query's answers that has lasted long enough, and ends.
 
-They follow what the ledger holds, beside the batches, which never wait for them. Of a query on
-windows, the stored results are asked window by window, in event time; of one on update its answer,
-by the clock, every few seconds. What is known of each alert, how far the windows were looked at,
-the changes and those which the webhook has yet to take are one document, written in one
-transaction: after a crash each change is there once. Nothing is pushed that is not stored.
+They follow what the ledger holds, beside the batches; only one that revises windows, or drops some,
+waits until those that have closed were looked at. Of a query on windows, the stored results are
+asked window by window, in event time; of one on update its answer, by the clock, every few seconds.
+What is known of each alert, how far the windows were looked at, the changes and those which the
+webhook has yet to take are one document, written in one transaction: after a crash each change is
+there once. Nothing is pushed that is not stored.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Alerts:
             self._look()
 
     def look_at_windows(self) -> None:
-        """Look at what has closed: retention may drop it from here on."""
+        """Look at what has closed: it may be revised, or dropped, from here on."""
         if self._thread is not None:
             self._try_to_look(windows_only=True)
 

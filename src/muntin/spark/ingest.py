@@ -141,6 +141,8 @@ class Ingest:
                     gathered_rows = gather(self.plan())
                 came = self._commit(batch_id, gathered_rows)
             self.progress.step = Step(CLOSING)
+            if not came or any(panes.late_count for panes in came.values()):
+                self._alerts.look_at_windows()  # before a revision is in the place of one of them
             with self._maintenance.keeping:
                 self._noted(self._assembler.step(self._watermark, came))
             if self.pipeline.retention.history is not None:
