@@ -3,6 +3,7 @@
 import weakref
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NoReturn
 
 from muntin.errors import BadArgument
 from muntin.ledger.base import Ledger
@@ -50,6 +51,14 @@ class Session(AbstractContextManager["Session"]):
 
     def __repr__(self) -> str:
         return f"<muntin.Session of {self.ledger.url}>"
+
+    def __reduce__(self) -> NoReturn:
+        """What a task of a scheduler returns, and what a function of Spark's workers uses, is
+        pickled."""
+        raise TypeError(
+            "a session is of one process and is not pickled: hand on its results, or the ledger's "
+            "URL, for muntin.open"
+        )
 
     def close(self) -> None:
         """Let go of the ledger."""

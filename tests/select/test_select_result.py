@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from select_catalogs import HOUR, result_of
 
+import muntin
 from muntin.errors import BadArgument, UnknownName
+from muntin.ledger.open import open_ledger
 from muntin.select.catalog import ForClause, LoadedTable, LoadedWindow, Note
 from muntin.select.engine import Engine
 from muntin.select.result import Result, WindowRead
@@ -343,3 +345,11 @@ def test_plot_says_what_is_missing(engine: Engine) -> None:
         engine.sql("SELECT count, driver FROM orders(driver)").plot(x="count", y="driver")
     with pytest.raises(BadArgument, match="no column of numbers"):
         engine.sql("SELECT driver FROM orders(driver)").plot()
+
+
+def test_a_session_is_not_for_another_process() -> None:
+    with (
+        muntin.Session(open_ledger("memory://")) as session,
+        pytest.raises(TypeError, match=r"hand on its results, .* for muntin\.open"),
+    ):
+        pickle.dumps(session)
