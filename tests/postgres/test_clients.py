@@ -370,6 +370,7 @@ def test_copy_that_is_prepared(connection):
         ("FOR $1::text TO $2", (25, 1184), ("1970-01-01", "2000-01-01"), []),
         ("FOR WINDOW $1", (1184,), ("2023-11-14 22:14:20",), [b"a", b"b", b"c", b"d", b"e"]),
         ("FOR LAST $1", (25,), ("1 minute",), [b"a", b"b", b"c", b"d", b"e"]),
+        ("FOR ALL EVERY $1", (25,), ("1 day",), [b"a", b"b", b"c", b"d", b"e"]),
         ("WHERE date_part($1::text, now()) > 2000 FETCH FIRST ($2::int) ROWS ONLY", (25, 23),
          ("year", 0), []),
         ("FOR LAST '1 day' WHERE driver = $1", (25,), ("a",), [b"a"]),
@@ -580,6 +581,15 @@ def test_a_length_of_time_as_a_parameter(connection, form):
     ):
         for sign in (1, -1):
             assert answered(connection, text, sign * given, given) == [(count, sign * given)]
+
+
+@pytest.mark.parametrize("form", ["%t", "%b"])
+def test_steps_by_parameters(connection, form):
+    text = f"SELECT window_end - window_start, count FROM orders FOR LAST {form} EVERY {form}"  # noqa: S608
+    step = dt.timedelta(seconds=20)
+    found = answered(connection, text, dt.timedelta(minutes=1), step)
+    assert sum(count for _, count in found) == 30
+    assert max(length for length, _ in found) == step
 
 
 def test_errors_have_place_and_remedy(connection):

@@ -112,8 +112,8 @@ def test_a_sum_beyond_floats_is_infinite(values):
 
 def test_sums_are_made_once_for_each_state_of_the_ledger(monkeypatch):
     made = []
-    total = tables.total
-    monkeypatch.setattr(tables, "total", lambda *rows: made.append(rows) or total(*rows))
+    totals = tables.totals
+    monkeypatch.setattr(tables, "totals", lambda *rows: made.append(rows) or totals(*rows))
     engine = Engine(catalog())
     for _ in range(2):
         engine.sql("SELECT sum X1.Y2 / sum X1.Y1 FROM vector (1.2), vector (1.1)")

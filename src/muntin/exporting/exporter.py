@@ -143,8 +143,8 @@ def _left(pieces: Pieces, layout: Layout, dropped: int | None, done: Done, said:
     if dropped is None or out >= dropped:
         return
     around = extent.around(out, dropped)
-    if around is None or _events_out(_newest(done), around[0], None) != pieces.events(
-        layout, *around
+    if around is None or _events_out(_newest(done), around[1], None) != pieces.events(
+        layout, *around[1:]
     ):
         said.leave_out(layout.name, dropped)
 

@@ -31,11 +31,12 @@ class Rollups:
     dropped: dict[int, int] = field(default_factory=dict)
     """Length -> horizon: retention has dropped the slices before it (also of the panes)."""
 
-    def tiles(self, start: int, end: int, below: int | None = None) -> list[Tile]:
+    def tiles(self, start: int, end: int, below: int | None = None, step: int = 0) -> list[Tile]:
         """The fewest runs of slices that hold [start, end), from lengths under `below`. `start`,
-        `end`: microseconds, multiples of the pane. `below`: only lengths under this; None: all."""
+        `end`: microseconds, multiples of the pane. `below`: only lengths under this; None: all.
+        `step`: only lengths that divide it, as all do 0."""
         lengths = [n for n in sorted(self.covered, reverse=True) if below is None or n < below]
-        return list(self._tiles(start, end, lengths))
+        return list(self._tiles(start, end, [n for n in lengths if step % n == 0]))
 
     def _tiles(self, start: int, end: int, lengths: Sequence[int]) -> list[Tile]:
         if start >= end:

@@ -63,16 +63,17 @@ class Extent:
             return 0
         return min([self.dropped, *(start for start, _ in self.rollups.covered.values())])
 
-    def reach(self, start: int, end: int) -> Reach:
+    def reach(self, start: int, end: int, step: int = 0) -> Reach:
         """The whole slices of [start, end), multiples of the pane. Where what is left of it lies
-        apart, the longest part that lies together."""
+        apart, the longest part that lies together. `step`: of slices that lie in steps of so long a
+        grid whole; 0: of all."""
         if self.bounds is None:
             return Reach((), None, whole=self.dropped is None)
         # outside of what is stored there is nothing: an ad hoc range of a century costs nothing
         first = self.bounds[0]
         known = first if self.dropped is None else min(first, self.since)
         begin, until = max(start, known), min(end, self.bounds[1])
-        runs = _longest(self.rollups, begin, until)
+        runs = _longest(self.rollups, begin, until, step)
         if not runs:
             empty = begin >= until  # beyond the newest event, or before the first
             return Reach((), None, whole=empty and (self.dropped is None or start >= known))
@@ -81,13 +82,13 @@ class Extent:
         covered = max(read[0], first), read[1]
         return Reach(tuple(runs), covered if covered[0] < covered[1] else None, whole)
 
-    def around(self, start: int, end: int) -> tuple[int, int] | None:
+    def around(self, start: int, end: int) -> Run | None:
         """The shortest stored slices around all of [start, end); None where there are none."""
         for length in self._lengths:
             wider = start // length * length, -(-end // length) * length
             reach = self.reach(*wider)
             if reach.whole and reach.runs:
-                return wider
+                return length, *wider
         return None
 
     def _bounds(self, view: View, layout: Layout) -> tuple[int, int] | None:
@@ -107,10 +108,10 @@ class Extent:
         return min(first for first, _ in whole), max(last for _, last in whole)
 
 
-def _longest(rollups: Rollups, start: int, end: int) -> list[Run]:
+def _longest(rollups: Rollups, start: int, end: int, step: int) -> list[Run]:
     """The longest part of what is stored of [start, end) that lies together."""
     parts: list[list[Run]] = [[]]
-    for length, first, until in rollups.tiles(start, end):
+    for length, first, until in rollups.tiles(start, end, step=step):
         if length is None:
             parts.append([])
         else:

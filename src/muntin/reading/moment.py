@@ -32,7 +32,7 @@ from muntin.select.catalog import (
     Uncounted,
 )
 from muntin.select.result import Result
-from muntin.times import instant_text
+from muntin.times import duration_text, instant_text
 from muntin.windows.grid import first_open
 
 TimeSpan = tuple[int, int]
@@ -194,9 +194,12 @@ class LedgerMoment:
             asked = closed.start, closed.end
         else:
             asked = self._span(known, layout, window, extent.bounds)
-        reach = extent.reach(*asked) if asked is not None else Reach((), None, whole=True)
+        every = window.every_us
+        reach = Reach((), None, whole=True)
+        if asked is not None:
+            reach = extent.reach(*asked, every or 0)
         notes = check_stored(layout.name, window, closed, asked, reach, extent)
-        merged = self._pieces.merged_runs(layout, reach, keys)
+        merged = self._pieces.merged_runs(layout, reach, keys, every)
         _check_there(known, layout.name, window, closed, reach, extent, merged)
         covered = asked if closed is not None or window.whole else reach.covered
         covered = covered if reach.runs else None
@@ -349,7 +352,7 @@ def _check_there(
     stored = 0  # is not known of other windows
     if closed is not None and reach.whole:
         stored = closed.events
-    elif window == ForClause("all") and extent.dropped is None:
+    elif replace(window, every_us=None) == ForClause("all") and extent.dropped is None:
         stored = 0 if absences.absence(known.info.spec, name) else known.info.counted
     if merged.events < stored:
         raise LedgerError(
@@ -385,18 +388,32 @@ def check_stored(
             return (Note("retention", name, f"{gone}: what this trend reads begins later"),)
         return ()
     shown = f"{instant_text(asked[0])} to {instant_text(asked[1])}"
+    longer = _longer_step(window, asked, reach, extent)
     if closed is not None or window.whole or reach.covered is None:
         wider = extent.around(*asked)
         remedy = "nothing of it is stored any more"
         if wider is not None:
-            remedy = "a rollup holds FOR '{}' TO '{}'".format(*map(instant_text, wider))
+            remedy = "a rollup holds FOR '{}' TO '{}'".format(*map(instant_text, wider[1:]))
+            if (window.every_us or 0) % wider[0]:
+                remedy += f" EVERY '{duration_text(wider[0])}'"
         elif extent.bounds is not None:
             remedy = "what is stored is {} to {}".format(*map(instant_text, extent.bounds))
         raise SelectError(
-            f"{gone}, and so does not hold {shown} whole", code="dropped", remedy=remedy
+            f"{gone}, and so does not hold {shown} whole", code="dropped", remedy=longer or remedy
         )
     read = " to ".join(str(instant_text(at)) for at in reach.covered)
-    return (Note("retention", name, f"{gone}: of {shown}, only {read} was read"),)
+    said = f"{gone}: of {shown}, only {read} was read" + (longer and f"; {longer}")
+    return (Note("retention", name, said),)
+
+
+def _longer_step(window: ForClause, asked: TimeSpan, reach: Reach, extent: Extent) -> str:
+    """The step that reads more: rollups hold what panes were, and cannot be taken apart."""
+    read = 0 if reach.covered is None else reach.covered[1] - reach.covered[0]
+    for length in sorted(extent.rollups.covered) if window.every_us is not None else ():
+        wider = extent.reach(*asked, length).covered
+        if wider is not None and wider[1] - wider[0] > read:
+            return f"rollups hold more: write EVERY '{duration_text(length)}'"
+    return ""
 
 
 def _nothing(name: str, asked: TimeSpan | None, extent: Extent) -> Note:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.cache import Cache
-from muntin.errors import LedgerError
+from muntin.errors import LedgerError, SelectError
 from muntin.ledger.base import Ledger, View
 from muntin.ledger.records import Piece
 from muntin.ledger.slices import Slices, added_up
@@ -23,6 +23,7 @@ from muntin.segments.table import Segment
 from muntin.select.catalog import ClosingWindows, KeyNames, Part
 
 CACHE_BYTES = 256 << 20
+BY_STEPS_BYTES_MAX = 256 << 20  # of states in memory
 ENTRY_BYTES = 3 << 10  # that objects take beside what they hold, for an entry and for each table
 PIECE_BYTES, SLICE_BYTES = 1 << 9, 24  # of what says which slices a piece has
 KEPT_SECONDS = 600.0
@@ -34,7 +35,7 @@ class Merged:
     """A summary of a run of panes."""
 
     segment: Segment | None
-    """Of one slice; None where nothing is stored."""
+    """Of one slice, or of one for each step that holds events; None where nothing is stored."""
     events: int
     late: int
     token: Hashable
@@ -138,11 +139,15 @@ class Pieces:
         runs = self.extent(layout).reach(start, end).runs
         return sum(self.slices(layout, *run).count for run in runs)
 
-    def merged_runs(self, layout: Layout, reach: Reach, keys: KeyNames | None = None) -> Merged:
-        """The summary of exactly the slices of a reach."""
+    def merged_runs(
+        self, layout: Layout, reach: Reach, keys: KeyNames | None = None, every: int | None = None
+    ) -> Merged:
+        """The summary of exactly the slices of a reach: of all, or of each step of `every`, which
+        they lie in whole. Raises SelectError: too much for the memory that one statement may take.
+        """
         there = [(*run, self.overlapping(layout, *run)) for run in reach.runs]
         token = (
-            "merged", self._ledger, layout.name, keys,
+            "merged", self._ledger, layout.name, keys, every,
             tuple((length, first, until, tuple(piece.id for piece in pieces))
                   for length, first, until, pieces in there),
         )  # fmt: skip
@@ -152,12 +157,17 @@ class Pieces:
         parts: list[Segment] = []
         events = late = 0
         for length, first, until, pieces in there:
+            of_run: list[Segment] = []
             for piece, segment in zip(pieces, self.read(pieces, keys), strict=True):
                 inside = piece.slices.between(first, until)
                 events += inside.count
                 late += inside.late_count
-                parts.append(segment.between(first // length, until // length))
-        whole = merge(parts, WHOLE) if parts else None
+                of_run.append(segment.between(first // length, until // length))
+            if every is not None and of_run:
+                of_run = [merge(of_run, every // length)]
+                _check_size(layout, [*parts, *of_run])
+            parts += of_run
+        whole = merge(parts, WHOLE if every is None else 1) if parts else None
         result = Merged(whole, events, late, token)
         self._cache.put(token, result, memory_of_entry(whole))
         return result
@@ -200,6 +210,12 @@ class Pieces:
             (segment,) = self.read([piece], keys)
             if segment.tables:  # else its shard has no rows, and tells how many events there are
                 yield merge([segment], WHOLE)
+
+
+def _check_size(layout: Layout, parts: Sequence[Segment]) -> None:
+    if sum(part.nbytes for part in parts) > BY_STEPS_BYTES_MAX:
+        said = f"{layout.name} by steps takes more than {BY_STEPS_BYTES_MAX >> 20} MiB"
+        raise SelectError(said, code="limit", remedy="ask for a shorter window, or longer steps")
 
 
 def _of_shard(pieces: list[Piece], shard: int | None) -> list[Piece]:

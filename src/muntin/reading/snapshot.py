@@ -61,7 +61,7 @@ class Snapshot:
     @cached_property
     def summaries(self) -> Mapping[str, SummaryInfo]:
         return {
-            name: SummaryInfo(name=name, kind=spec.kind, **spec.asked())
+            name: SummaryInfo(name, spec.kind, pane_us=each.pipeline.pane, **spec.asked())
             for each in self.pipelines.values()
             for name, spec in each.pipeline.summaries.items()
         }

@@ -11,7 +11,7 @@ from muntin.errors import BadArgument, IncompatibleSummary, SummaryOverflow
 from muntin.segments.algebra import Algebra
 from muntin.segments.checks import EVENTS_MAX
 from muntin.segments.columns import Ragged, States, concat, frozen, take
-from muntin.segments.grouping import as_slices, counted, group, limited, one_group, sums_of
+from muntin.segments.grouping import Groups, as_slices, counted, group, limited, sums_of
 from muntin.segments.keys import NO_KEY, Encoded, Keys, union
 from muntin.segments.table import Segment, Table, check_same
 from muntin.sets import sums_of_set
@@ -173,12 +173,15 @@ def merge_tables(algebra: Algebra, parts: list[Table], step: int, limit: int | N
     return table.with_used_keys()
 
 
-def total(algebra: Algebra, table: Table) -> Table:
-    """All rows as one, of the empty key."""
-    states = algebra.merge(table.states, one_group(len(table)), table.items)
-    zero, one = frozen(np.zeros(1, np.int64)), frozen(np.array([0, 1]))
-    events = frozen(np.array([table.events.sum()]))
-    return Table(NO_KEY, zero, one, zero, events, states, table.items)
+def totals(algebra: Algebra, table: Table) -> Table:
+    """The rows of each slice as one, of the empty key."""
+    groups = Groups(frozen(np.arange(len(table))), table.starts)
+    states = algebra.merge(table.states, groups, table.items)
+    starts = frozen(np.arange(len(table.slices) + 1))
+    events = frozen(np.diff(np.concatenate(([0], np.cumsum(table.events)))[table.starts]))
+    return Table(
+        NO_KEY, table.slices, starts, np.zeros_like(table.slices), events, states, table.items
+    )
 
 
 def joined(parts: Sequence[Table]) -> Table:

@@ -2,15 +2,29 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from muntin.errors import closest, did_you_mean
-from muntin.select.catalog import WINDOW_COLUMNS, ForClause, QueryInfo, SummaryInfo, trend_columns
-from muntin.select.functions import TABLE_FUNCTIONS, Argument, ArgumentError, usages
+from muntin.select.catalog import (
+    SPAN_COLUMNS,
+    WINDOW_COLUMNS,
+    ForClause,
+    QueryInfo,
+    SummaryInfo,
+    trend_columns,
+)
+from muntin.select.functions import (
+    TABLE_FUNCTIONS,
+    WITHOUT_WINDOWS,
+    Argument,
+    ArgumentError,
+    usages,
+)
 from muntin.select.places import Span, problem_at
 from muntin.select.syntax import FromItem, Name, SourceItem, VectorItem, in_select, show_item
+from muntin.times import duration_text
 
 MATRIX = "vector_matrix"  # the kind whose rows are tables by themselves
 
@@ -45,6 +59,11 @@ class Bound:
     summed: bool = False
     """One row will do: the sum of each column."""
 
+    @property
+    def every(self) -> int | None:
+        """The step, where it has rows for each: microseconds."""
+        return None if self.window is None else self.window.every_us
+
 
 @dataclass(eq=False, repr=False)
 class Binder:
@@ -59,6 +78,32 @@ class Binder:
         self._error = partial(problem_at, self.text, code="from_item")
 
     def bind(self, item: FromItem) -> Bound:
+        bound = self._bind(item)
+        return bound if bound.every is None else self._by_steps(item, bound, bound.every)
+
+    def _by_steps(self, item: FromItem, bound: Bound, every: int) -> Bound:
+        """Its columns behind those that say of which step a row is."""
+        if bound.kind in ("trend", "windows"):
+            message = f"{bound.kind}(...) has a row for each window, and none by steps"
+            remedy = "leave EVERY out; FOR says which windows"
+            raise self._error(item.span, message, remedy, code="window")
+        info = self.summaries[bound.source]
+        if info.kind in WITHOUT_WINDOWS:
+            message = f"{info.name} speaks of the whole stream so far: it has no steps"
+            raise self._error(item.span, message, "leave the FOR clause out", code="window")
+        if info.pane_us and every % info.pane_us:
+            pane = duration_text(info.pane_us)
+            message = f"a step of {duration_text(every)} cuts the panes of {info.name}, {pane} each"
+            remedy = f"give EVERY a multiple of {pane}"
+            raise self._error(item.span, message, remedy, code="window")
+        hidden = next((name for name in bound.columns if name.lower() in SPAN_COLUMNS), None)
+        if hidden is not None:
+            message = f"{bound.shown} has a column '{hidden}' already, as rows by steps have"
+            remedy = "leave EVERY out, or give the column another name under fields"
+            raise self._error(item.span, message, remedy)
+        return replace(bound, columns=(*SPAN_COLUMNS, *bound.columns))
+
+    def _bind(self, item: FromItem) -> Bound:
         if isinstance(item, VectorItem):
             return self._vector(item)
         name = item.name.lower()

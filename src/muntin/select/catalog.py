@@ -25,6 +25,8 @@ class ForClause:
       A standing query's "last" and "all" have an end: that of the window that closes.
     `whole`: a range of which a part is not stored any more is refused, as a closed window is;
       without, what is still stored answers, and the answer says so.
+    `every_us`: rows for each step of so many microseconds, on a grid through 1970-01-01 00:00 UTC;
+      None: for the window as a whole.
     """
 
     kind: WindowKind = "open"
@@ -32,6 +34,7 @@ class ForClause:
     start_us: int | None = None
     end_us: int | None = None
     whole: bool = False
+    every_us: int | None = None
 
     def before(self, end: int) -> ForClause:
         """What the clause means in a standing query, on the window that ends then. Nothing after
@@ -54,6 +57,7 @@ class SummaryInfo:
     `by`: columns by which a summary of another kind is split: one summary for each value.
     `parts`: columns that items were joined from: they stand beside the answers, as text.
     `sketched`: a vector matrix whose rows are sketches.
+    `pane_us`: of what it is kept in; 0 where it has no panes.
     """
 
     name: str
@@ -63,6 +67,7 @@ class SummaryInfo:
     by: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     sketched: bool = False
+    pane_us: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -134,7 +139,7 @@ class ClosingWindows:
 class LoadedWindow:
     """A window of a summary, merged, and how true it is.
 
-    `summary`: None where the window holds nothing.
+    `summary`: None where the window holds nothing; by steps, a slice for each that holds events.
     `covered`: start and end of exactly what was read; None where that is nothing.
     `stored`: start and end of all that the ledger holds of the summary.
     `revision`: of a closed window: 0, and +1 each time a late event changed it.
@@ -220,12 +225,14 @@ class Catalog(Protocol):
         ...
 
 
-TREND_COLUMNS = ("window_start", "window_end", "revision")
+SPAN_COLUMNS = ("window_start", "window_end")
+"""Of each row of a window that is asked by steps, in front of its own."""
+TREND_COLUMNS = (*SPAN_COLUMNS, "revision")
 TREND_ERROR = "error"
 """The last column of a trend: why the statement failed on that window, else null."""
 TREND_OWN = frozenset((*TREND_COLUMNS, TREND_ERROR))
 """Columns of every trend; one of the query with such a name would hide behind it."""
-WINDOW_COLUMNS = (*TREND_COLUMNS[:2], "reason", "revision", "overflowed", "events", "late")
+WINDOW_COLUMNS = (*SPAN_COLUMNS, "reason", "revision", "overflowed", "events", "late")
 
 
 def trend_columns(own: Iterable[str]) -> tuple[str, ...]:

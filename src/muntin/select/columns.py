@@ -176,7 +176,8 @@ def _unknown_name_remedy(node: exp.Column) -> str:
             return "; a run of time is chosen in FROM, e.g. FROM orders FOR LAST '1 day'"
         if plain and not is_time:
             return f"; a text is written '{node.name[:64]}'"
-    return "; the events' time is no column: trend and windows have window_start" * is_time
+    said = "trend, windows and FOR ALL EVERY '1 hour' have window_start"
+    return f"; the events' time is no column: {said}" if is_time else ""
 
 
 def _names_itself(node: exp.Column) -> bool:

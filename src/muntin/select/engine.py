@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -289,7 +289,11 @@ def _asked(clause: ForClause | None, closed: ForClause | None) -> ForClause:
     """The window that a FROM item reads: of now, or in a standing query of one that has closed."""
     if closed is None or closed.end_us is None:
         return clause or closed or OPEN
-    return closed if clause is None or clause.kind == "open" else clause.before(closed.end_us)
+    if clause is None:
+        return closed
+    if clause.kind == "open":
+        return replace(closed, every_us=clause.every_us)
+    return clause.before(closed.end_us)
 
 
 def _keys_read(bound: Bound, info: SummaryInfo) -> KeyNames | None:

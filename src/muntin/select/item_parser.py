@@ -27,7 +27,7 @@ _NOT_ITEMS = words(
 )
 _WINDOWS = (
     "FOR LAST '15 minutes', FOR '<start>' TO '<end>', FOR WINDOW '<start>', FOR WINDOW LAST, "
-    "FOR ALL or FOR OPEN"
+    "FOR ALL or FOR OPEN, each also by steps: FOR ALL EVERY '1 hour'"
 )
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
@@ -119,9 +119,19 @@ class ItemParser:
     def _window(self, at: int) -> tuple[ForClause | None, int]:
         if not self._is(at, TokenType.FOR):
             return None, at
+        window, after = self._whole_window(at)
+        step = self._is(after + 1, TokenType.STRING) or self._is(after + 1, TokenType.NUMBER)
+        if self._word(after) != "EVERY" or not step:  # else it is an alias
+            return window, after
+        every, after = self._length(after + 1, "how long is a step?", "e.g. EVERY '1 hour'")
+        return replace(window, every_us=every), after
+
+    def _whole_window(self, at: int) -> tuple[ForClause, int]:
         word = self._word(at + 1)
         if word == "LAST":
-            return self._last(at)
+            remedy = "e.g. FOR LAST '15 minutes'"
+            length, after = self._length(at + 2, "how long is the window?", remedy)
+            return ForClause("last", length_us=length), after
         if word == "WINDOW":
             if self._word(at + 2) == "LAST":
                 return ForClause("newest_window"), at + 3
@@ -142,22 +152,21 @@ class ItemParser:
             raise self._no_window(at + 3, message, remedy)
         return ForClause("range", start_us=start, end_us=end), at + 4
 
-    def _last(self, at: int) -> tuple[ForClause, int]:
-        """LAST '15 minutes', or LAST 15 minutes."""
-        after = at + 2
-        if self._is(after, TokenType.STRING):
-            spelled, after = self._text(after), after + 1
+    def _length(self, at: int, missing: str, remedy: str) -> tuple[int, int]:
+        """'15 minutes', or 15 minutes: in microseconds."""
+        after, spelled = at, ""
+        if self._is(at, TokenType.STRING):
+            spelled, after = self._text(at), at + 1
         else:
-            spelled = ""
             while self._is(after, TokenType.NUMBER):
                 spelled = f"{spelled} {self._text(after)} {self._word(after + 1)}".lstrip()
                 after += 2
         if not spelled:
-            raise self._no_window(at + 2, "how long is the window?", "e.g. FOR LAST '15 minutes'")
+            raise self._no_window(at, missing, remedy)
         try:
-            return ForClause("last", length_us=duration_us(spelled)), after
+            return duration_us(spelled), after
         except BadArgument as error:
-            raise self._misspelled(at + 2, error) from None
+            raise self._misspelled(at, error) from None
 
     def _time(self, at: int, what: str) -> int:
         if not self._is(at, TokenType.STRING):
@@ -197,7 +206,10 @@ class ItemParser:
             if self._is(at, TokenType.R_PAREN):
                 return tuple(arguments), at + 1
             if not self._is(at, TokenType.COMMA):
-                raise self._error(at, "',' or ')' is missing", "arguments are names or constants")
+                remedy = "arguments are names or constants"
+                if self._is(at, TokenType.L_PAREN):  # windows(orders(driver))
+                    remedy += "; rows by steps of time: FROM orders(driver) FOR ALL EVERY '1 hour'"
+                raise self._error(at, "',' or ')' is missing", remedy)
             at += 1
 
     def _argument(self, at: int) -> tuple[Name | Value, int]:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from muntin.errors import SelectError, did_you_mean, how_many
 from muntin.select.bind import Binder, Bound
+from muntin.select.catalog import SPAN_COLUMNS
 from muntin.select.check import calls_of_many
 from muntin.select.columns import (
     Column,
@@ -312,8 +313,8 @@ def _position(node: exp.Expr) -> int | None:
 
 
 def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
-    """`FROM vector 3.1, vector 1.1`: rows of key 3 beside the row of key 1 that they belong to. A
-    null key equals a null key, since null is a key of its own."""
+    """`FROM vector 3.1, vector 1.1`: rows of key 3 beside the row of key 1 that they belong to, of
+    the same step. A null key equals a null key, since null is a key of its own."""
     sources = scope.sources
     for join, source in zip(node.args.get("joins") or [], sources[1:], strict=True):
         plain = not (join.args.get("on") or join.args.get("using") or join.args.get("kind"))
@@ -339,5 +340,11 @@ def _join_vectors(text: str, node: exp.Select, scope: Scope) -> None:
                 "take vectors of one key, or of keys that share a column",
                 "from_item",
             )
+        by_steps = [s for s in before if s.bound and s.bound.every and source.bound.every]
+        if by_steps:
+            sides = (exp.column(SPAN_COLUMNS[0], s.alias, quoted=True) for s in (source, *by_steps))
+            conditions.append(exp.EQ(this=next(sides), expression=next(sides)))
+            for name in SPAN_COLUMNS:
+                scope.joined.setdefault(name, by_steps[0].alias)
         join.set("on", exp.and_(*conditions, copy=False))
         join.set("kind", "INNER")

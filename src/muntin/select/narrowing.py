@@ -341,6 +341,8 @@ def summed(tree: exp.Expr, items: tuple[Bound | None, ...]) -> tuple[Bound | Non
     known = _one_item(tree, items, _LISTED | {"limit"})
     if known is None or known[1].kind != "key" or not _only_sums(*known):
         return items
+    if known[1].every is not None:  # it may add up the steps of a column of times
+        return items
     item = known[1]
     # a key has no sum, and a table with a column of no type is not kept
     columns = tuple(name for name in item.columns if name not in (item.key or ()))

@@ -146,8 +146,10 @@ def filled(
 
 def _window_with(window: ForClause | None, constants: Sequence[object]) -> ForClause | None:
     """A window of the same form with other constants; None where the text has to be read."""
+    if window is None or window.every_us is not None:  # which of them the step is, is not told
+        return None
     try:
-        match window and window.kind, constants:
+        match window.kind, constants:
             case "last", [str(length)]:
                 return ForClause("last", length_us=duration_us(length))
             case "window", [str(start)]:

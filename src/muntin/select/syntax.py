@@ -175,13 +175,16 @@ def text_literal(text: str) -> str:
 
 def show_window(window: ForClause) -> str:
     """The window clause without FOR; parsing it gives the window."""
+    every = "" if window.every_us is None else f" EVERY '{duration_text(window.every_us)}'"
     if window.kind == "last":
-        return f"LAST '{duration_text(window.length_us or 0)}'"
-    if window.kind == "range":
-        return f"'{instant_text(window.start_us or 0)}' TO '{instant_text(window.end_us or 0)}'"
-    if window.kind == "window":
-        return f"WINDOW '{instant_text(window.start_us or 0)}'"
-    return {"newest_window": "WINDOW LAST", "all": "ALL", "open": "OPEN"}[window.kind]
+        shown = f"LAST '{duration_text(window.length_us or 0)}'"
+    elif window.kind == "range":
+        shown = f"'{instant_text(window.start_us or 0)}' TO '{instant_text(window.end_us or 0)}'"
+    elif window.kind == "window":
+        shown = f"WINDOW '{instant_text(window.start_us or 0)}'"
+    else:
+        shown = {"newest_window": "WINDOW LAST", "all": "ALL", "open": "OPEN"}[window.kind]
+    return shown + every
 
 
 def show_argument(argument: Name | Value) -> str:

@@ -5,21 +5,23 @@ Tables are kept by what was asked, so that a second statement over the same wind
 
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from muntin.arrow import pc
 from muntin.cache import Cache
 from muntin.errors import MuntinError, SummaryOverflow
-from muntin.segments.building import total
+from muntin.segments.building import totals
 from muntin.segments.sketched import Listed, SketchedSums
 from muntin.segments.sums import OfIndicators, Totals, counted_events, key_rows
 from muntin.segments.table import Segment, Table
 from muntin.select.bind import Bound
-from muntin.select.catalog import LoadedWindow, SummaryInfo
+from muntin.select.catalog import SPAN_COLUMNS, LoadedWindow, SummaryInfo
 from muntin.select.functions import PERIODIC, TABLE_FUNCTIONS
-from muntin.select.values import conformed, has_untyped, typed
+from muntin.select.values import MOMENT, conformed, has_untyped, is_wide, typed
 
 _TOGETHER_ROWS_MAX = 1 << 16  # of answers to windows that close together
 
@@ -36,20 +38,21 @@ def table_of(
     are read from what else is stored, which may be more later.
     """
     summary = loaded.summary
+    rows = partial(_rows, bound, info=info, span=loaded.covered)
     try:
         table = _among(bound, loaded, info)
         if table is None:
-            table = _empty(bound, info) if summary is None else _rows(bound, summary, info)
+            table = _empty(bound, info) if summary is None else rows(summary)
     except SummaryOverflow:
         if names is None:
             raise
         narrow = names.intersection(bound.columns)
-        return typed(_rows(bound, summary, info, narrow), _numbers(bound, info)), False
+        return typed(rows(summary, names=narrow), _numbers(bound, info)), False
     if not has_untyped(table):
         return table, True
     for other in loaded.like() if loaded.like is not None else ():
         with suppress(SummaryOverflow):  # of other events
-            table = typed(table, _rows(bound, other, info))
+            table = typed(table, rows(other))
         if not has_untyped(table):
             break
     return typed(table, _numbers(bound, info)), False
@@ -79,49 +82,85 @@ def _among(bound: Bound, loaded: LoadedWindow, info: SummaryInfo) -> pa.Table | 
 
 
 def _rows(
-    bound: Bound, summary: Any, info: SummaryInfo, names: frozenset[str] | None = None
+    bound: Bound,
+    summary: Any,
+    *,
+    info: SummaryInfo,
+    span: tuple[int, int] | None,
+    names: frozenset[str] | None = None,
 ) -> pa.Table:
-    if bound.kind == "function":
+    """`span`: start and end of what was read, to which the first and the last step are cut."""
+    if bound.kind != "function":
+        rows, slices = _matrix_rows(bound, summary, names)
+    else:
         function = TABLE_FUNCTIONS[bound.function]
-        return conformed(function.rows(summary, info, bound.arguments), bound.columns)
-    return conformed(_matrix_rows(bound, summary, names), bound.columns)
+        if not isinstance(summary, Segment):
+            return conformed(function.rows(summary, info, bound.arguments), bound.columns)
+        rows, places = function.rows_by_slice(summary, info, bound.arguments)
+        slices = np.repeat([*places], [last - first for first, last in places.values()])
+    if bound.every is not None:
+        starts = slices * bound.every
+        ends = starts + bound.every
+        if span is not None:
+            starts, ends = np.maximum(starts, span[0]), np.minimum(ends, span[1])
+        for name, times in zip(SPAN_COLUMNS, (starts, ends), strict=True):
+            rows = rows.append_column(name, pa.array(times, MOMENT))
+    return conformed(rows, bound.columns)
 
 
-def _matrix_rows(bound: Bound, segment: Segment, names: frozenset[str] | None) -> pa.Table:
-    """Rows of a key of a vector matrix, or their sums."""
+def _matrix_rows(
+    bound: Bound, segment: Segment, names: frozenset[str] | None
+) -> tuple[pa.Table, np.ndarray]:
+    """Rows of a key of a vector matrix, or their sums, and the slice of each."""
     wanted = bound.columns if names is None else names
-    if bound.key is not None:
-        table = segment.table(bound.key)
+    algebra, none = segment.algebra, np.zeros(0, np.int64)
+    if isinstance(algebra, SketchedSums):
+        table = segment.table(bound.key) if bound.key is not None else None
+        if bound.key is None:  # it knows them; its rows do not add up
+            table = max(segment.tables, key=lambda table: int(table.events.sum()))
         if table is None:
-            return pa.table({name: pa.nulls(0) for name in bound.key})
-        if isinstance(segment.algebra, SketchedSums):
-            _check_sketched(segment.algebra, table, wanted)
-            return segment.algebra.answer(table, Listed())
-        if bound.summed and len(table):  # of no rows: null, not 0
-            table = total(segment.algebra, table)
-        return key_rows(segment.algebra, table, wanted, wide=True)
-    if isinstance(segment.algebra, SketchedSums):  # it knows them; its rows do not add up
-        whole = max(segment.tables, key=lambda table: int(table.events.sum()))
-        _check_sketched(segment.algebra, whole, wanted)
-        return segment.algebra.answer(whole, Totals())
-    return _totals(segment, wanted)
+            return pa.table({name: pa.nulls(0) for name in bound.key or ()}), none
+        _check_sketched(algebra, table, wanted)
+        rows = algebra.answer(table, Totals() if bound.key is None else Listed())
+        return rows, table.slice_of_row[rows["row"].to_numpy()]
+    if bound.key is None:
+        return _totals(segment, wanted), segment.slices
+    table = segment.table(bound.key)
+    if table is None:
+        return pa.table({name: pa.nulls(0) for name in bound.key}), none
+    if bound.summed and len(table):  # of no rows: null, not 0
+        table = totals(algebra, table)
+    return key_rows(algebra, table, wanted, wide=True), table.slice_of_row
 
 
 def _totals(segment: Segment, wanted: Collection[str]) -> pa.Table:
-    """All events, and of each indicator the sum by the key that has counted most of it, of those
-    that were read: also by one that was taken out."""
+    """All events of each slice, and of each indicator the sum by the key that has counted most of
+    it there, of those that were read: also by one that was taken out."""
     sums = segment.algebra
     assert isinstance(sums, OfIndicators)  # noqa: S101 (totals are of a vector matrix)
-    by_table: list[list[str]] = [[] for _ in segment.tables]
-    for name, _ in sums.indicators:
-        counts = [int(counted_events(segment, table, name).sum()) for table in segment.tables]
-        if counts and name in wanted:
-            by_table[int(np.argmax(counts))].append(name)
-    found: dict[str, Any] = {"count": pa.array([segment.count])}
-    for table, names in zip(segment.tables, by_table, strict=True):
-        if names:
-            rows = key_rows(sums, total(sums, table), names, wide=True)
-            found |= {name: rows.column(name) for name in names}
+    found: dict[str, Any] = {"count": pa.array(segment.events)}
+    chosen = {
+        name: np.argmax([counted_events(segment, t, name) for t in segment.tables], axis=0)
+        for name, _ in sums.indicators
+        if name in wanted and segment.tables
+    }
+    for number, table in enumerate(segment.tables):
+        names = [name for name, best in chosen.items() if (best == number).any()]
+        if not names:
+            continue
+        rows = key_rows(sums, totals(sums, table), names, wide=True)
+        at = np.searchsorted(table.slices, segment.slices)
+        missing = ~np.isin(segment.slices, table.slices)
+        for name in names:
+            column = rows[name].take(pa.array(at, mask=missing))
+            if name in found:  # other keys know it of other slices
+                before = found[name]
+                if is_wide(column.type):
+                    before = before.cast(column.type)
+                column = pc.if_else(
+                    pa.array(chosen[name] == number), column.cast(before.type), before
+                )
+            found[name] = column
     return pa.table(found)
 
 
@@ -140,11 +179,15 @@ def shape_of(bound: Bound) -> Hashable:
 
 def _empty(bound: Bound, info: SummaryInfo) -> pa.Table:
     """No events: no rows (a total of nothing)."""
-    if bound.kind == "total":
+    if bound.kind == "total" and bound.every is None:
         return conformed(pa.table({"count": [0]}), bound.columns)
-    known = PERIODIC if bound.function == "periodic" else {}
+    known: dict[str, pa.DataType] = {}
+    if bound.every is not None:
+        known |= dict.fromkeys(SPAN_COLUMNS, MOMENT)
+    if bound.function == "periodic":
+        known |= PERIODIC
     if info.parts:  # joined, they are a text
-        known = known | dict.fromkeys((*info.parts, "item"), pa.string())
+        known |= dict.fromkeys((*info.parts, "item"), pa.string())
     columns = {name: pa.array([], known.get(name, pa.null())) for name in bound.columns}
     return pa.table(columns)
 

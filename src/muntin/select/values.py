@@ -274,7 +274,7 @@ def _iso_duration(value: Any) -> str:
     return "P" + parts
 
 
-_MOMENT = pa.timestamp("us")
+MOMENT = pa.timestamp("us")
 _PLAIN = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))  # as they are
 
 
@@ -309,6 +309,6 @@ def _promised(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind) and pa.types.is_null(kind.value_type):
         return column.cast(pa.null())
-    if pa.types.is_timestamp(kind) and kind != _MOMENT:
-        return pc.cast(column, _MOMENT, safe=False)
+    if pa.types.is_timestamp(kind) and kind != MOMENT:
+        return pc.cast(column, MOMENT, safe=False)
     return column

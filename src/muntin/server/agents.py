@@ -36,7 +36,8 @@ _ABOUT = (
     "you need, then query it. FROM items: orders, orders(key), quantiles(s, 0.5, 0.99), top_k(s), "
     "distinct(s), trend(query), windows(s). The window stands after the item: FOR ALL, "
     "FOR LAST '15 minutes', FOR '2026-01-01' TO '2026-01-02'; without one only the open window is "
-    "read. Each answer says whether it is exact and what it covers: pass that on."
+    "read. FOR ALL EVERY '1 hour' gives rows for each hour, with window_start and window_end. Each "
+    "answer says whether it is exact and what it covers: pass that on."
 )
 _LESS = {"query": f"add LIMIT; `rows` is {ROWS_MAX:,} at most", "explain_bounds": "add LIMIT"}
 _OPEN_ALL: dict[str, Any] = {"additionalProperties": False, "type": "object"}

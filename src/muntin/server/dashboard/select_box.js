@@ -5,8 +5,8 @@ import { plotted, saved } from "./result.js";
 
 const ROWS = 500;
 const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "DESC", "LIMIT", "FOR LAST '1 hour'",
-  "FOR WINDOW LAST", "FOR ALL", "count", "sum(", "avg(", "max(", "quantiles(", "top_k(", "frequency(",
-  "distinct(", "periodic(", "trend(", "windows("];
+  "FOR WINDOW LAST", "FOR ALL", "EVERY '1 minute'", "count", "sum(", "avg(", "max(", "quantiles(", "top_k(",
+  "frequency(", "distinct(", "periodic(", "trend(", "windows("];
 
 function completions(names) {
   const found = new Map(WORDS.map((word) => [word, "word"]));

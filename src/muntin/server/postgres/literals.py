@@ -51,9 +51,9 @@ _ELEMENTS = {oids: oid for oid, oids in _LISTS.items()} | {1015: 25}
 """Types of lists, and those of their items."""
 _TEXT_LIST = 1009
 _STAND_INS = {"LIMIT": "0", "OFFSET": "0", "FIRST": "0", "NEXT": "0", "LAST": "'1 second'",
-              "WINDOW": "LAST"}  # fmt: skip
+              "EVERY": "'1001 days'", "WINDOW": "LAST"}  # fmt: skip
 _STAND_INS |= dict.fromkeys(("LIKE", "ILIKE", "|"), "''")
-"""By the word before."""
+"""By the word before. A step must be a multiple of the panes: this one is of nearly all lengths."""
 _WHOLE = ("ROUND", "LEFT", "RIGHT", "SUBSTR", "SUBSTRING")  # behind their first argument
 _OF_CALLS = {"quantiles": (701, "0.5"), "ranks": (701, "0"), "top_k": (20, "1"),
              "periodic": (20, "1")}  # fmt: skip

@@ -122,7 +122,7 @@ def window_of(setting: str) -> ForClause:
         statement = parse(f"SELECT 1 FROM x FOR {setting}", Limits())  # noqa: S608 (it is not run)
         (window,) = (item.window or OPEN for item in statement.items)
         whole = show(statement) == f"SELECT 1 FROM x FOR {show_window(window)}"  # noqa: S608
-        if whole and window.kind in ("all", "open", "last"):
+        if whole and window.kind in ("all", "open", "last") and window.every_us is None:
             return window
     except (SelectError, ValueError):
         pass

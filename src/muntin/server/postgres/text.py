@@ -285,7 +285,7 @@ _TYPES = Rules(
     (rf"{_TYPE}(?:FLOAT|{_ANY_DIGITS})", "DOUBLE"),
     ("AT TIME ZONE 'UTC'", ""),
     (rf"{_TYPE}{_ZONED}", "TIMESTAMP"),
-    (rf"(?<= LAST )({STRING}) :: INTERVAL", lambda found: length(found[1])),
+    (rf"(?:(?<= LAST )|(?<= EVERY ))({STRING}) :: INTERVAL", lambda found: length(found[1])),
     (
         rf"(?:(?<= FOR )|(?<= TO )|(?<= WINDOW ))(?:{_ZONED} )?({STRING})"
         rf"(?: :: (?:{_ZONED}|TIMESTAMP|DATE))?",
@@ -358,7 +358,7 @@ _CLOCK = re.compile(r"(-?)(?<!\d)(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 
 
 def length(text: str) -> str:
-    """In units alone, as FOR LAST takes it: psycopg writes 1 day, 2:00:00."""
+    """In units alone, as FOR LAST and EVERY take it: psycopg writes 1 day, 2:00:00."""
     return _CLOCK.sub(r"\1\2 hours \1\3 minutes \1\4 seconds", text.replace(",", ""))
 
 
@@ -446,7 +446,7 @@ def _cast(words: Words, at: int, literal: str) -> Edit:
     before = words[at - 1 - (words[at - 1].text == "(")]
     is_limit = before.is_word("LIMIT", "OFFSET", "FIRST", "NEXT")
     bare = _OF_TYPE.sub("", literal)
-    in_window = words[at - 1].is_word("FOR", "TO", "LAST", "WINDOW")
+    in_window = words[at - 1].is_word("FOR", "TO", "LAST", "WINDOW", "EVERY")
     in_call = bool(called(words, at))
     digits = literal.strip("()-")
     literal = _number(words, at, literal) or literal

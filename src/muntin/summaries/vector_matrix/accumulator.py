@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.segments.algebra import Algebra
-from muntin.segments.building import total
+from muntin.segments.building import totals
 from muntin.segments.columns import Column, frozen, present
 from muntin.segments.keys import ordered
 from muntin.segments.sums import Sums
@@ -213,7 +213,7 @@ class Accumulator:
         ]
         if not tables:
             return nothing(self.algebra)
-        whole = total(self.algebra, min(tables, key=len))
+        whole = totals(self.algebra, min(tables, key=len))
         states = dict(whole.states)
         for (name, _), nulls in zip(self.algebra.indicators, self.nulls, strict=True):
             states[f"{name}.nulls"] = present(np.array([nulls]))

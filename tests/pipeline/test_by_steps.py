@@ -1,0 +1,220 @@
+"""A window by steps is what each step is by itself: of every kind, in random streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muntin.errors import SelectError, SpecError
+from muntin.ledger.temporary import temporary
+from muntin.reading import pieces
+from muntin.session import Session
+from muntin.times import instant_text
+from tests.pipeline.support import SECOND, START, events, gather, run
+from tests.pipeline.support import pipeline as orders
+from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
+
+PANE, MINUTE = 10 * SECOND, 60 * SECOND
+TUMBLING = {"kind": "tumbling", "length": "1 minute"}
+SUMMARIES: dict[str, dict[str, Any]] = {
+    "rows": {
+        "keys": ["tail", ["origin", "dest"]], "indicators": ["seats", "delay"], "capacity": 9,
+        "window": {"kind": "floating", "length": "1 minute"},
+    },
+    "delays": {"kind": "quantiles", "value": "delay", "k": 2000, "window": TUMBLING},
+    "few": {"kind": "quantiles", "value": "delay", "by": "tail", "limit": 7, "k": 2000},
+    "tails": {"kind": "quantiles", "value": "delay", "by": "origin", "accuracy": "tail"},
+    "calls": {"kind": "frequency", "item": "dest", "by": ["origin", "dest"], "limit": 20},
+    "top": {"kind": "top_k", "item": "dest", "by": "origin"},
+    "planes": {"kind": "distinct", "item": "tail", "by": "dest", "limit": 30},
+    "seen": {"kind": "fingerprint", "key": "tail", "capacity": 1000},
+    "sums": {"keys": ["dest"], "indicators": ["seats"], "sketch": {"width": 64, "depth": 2}},
+}  # fmt: skip
+ITEMS = (
+    "rows", "rows(tail)", "rows(origin, dest)", "quantiles(delays, 0, 0.5)", "ranks(few, 5, 20)",
+    "quantiles(tails, 0.9)", "frequency(calls, 3, 7)", "top_k(top, 2)", "distinct(planes)",
+    "contains(seen, 'N1', 'N2', 'none')", "sums", "sums(dest)",
+)  # fmt: skip
+CLAUSES = ("ALL", "LAST '5 minutes'", f"'{instant_text(START + 55 * SECOND)}' TO '2030-01-01'")
+
+
+def ask(ledger: Any, item: str, window: str) -> Any:
+    return Session(ledger).sql(f"SELECT * FROM {item} FOR {window}")  # noqa: S608
+
+
+def check_steps(ledger: Any, item: str, clause: str, step: int, *, dropped: bool) -> None:
+    """Each step's rows are those of its own window, and no event is in none."""
+    found = ask(ledger, item, f"{clause} EVERY '{step} us'")
+    covered = found.windows[0].covered
+    if not dropped:  # else rollups may hold more, of which a step would be a part
+        whole = ask(ledger, item, clause)
+        assert (covered, found.late) == (whole.windows[0].covered, whole.late)
+        assert found.columns == ["window_start", "window_end", *whole.columns]
+        types = dict(zip(found.table.schema.names, found.table.schema.types, strict=True))
+        assert [types[name] for name in whole.columns] == whole.table.schema.types
+    if covered is None:
+        assert found.rows == []
+        return
+    steps: dict[tuple[str, str], list[Any]] = {}
+    for start, end, *row in found.rows:
+        steps.setdefault((start, end), []).append(row)
+    read = "'{}' TO '{}'".format(*map(instant_text, covered))
+    known = ask(ledger, "rows", f"{read} EVERY '{step} us'").rows
+    assert {tuple(row[:2]) for row in known} >= set(steps)
+    assert sum(row[2] for row in known) == ask(ledger, "rows", read).rows[0][0]
+    for at in range(covered[0] // step * step, covered[1], step):
+        span = instant_text(max(at, covered[0])), instant_text(min(at + step, covered[1]))
+        alone = ask(ledger, item, "'{}' TO '{}'".format(*span))
+        rows = steps.pop(span, [])
+        if item in ("rows", "sums") and not alone.rows[0][0]:
+            assert rows == []  # a total of nothing is a row; a step without events is none
+        else:
+            assert sorted(map(repr, rows)) == sorted(map(repr, alone.rows)), (item, span)
+    assert not steps
+
+
+@given(
+    rows=st.integers(1, 250),
+    seed=st.integers(0, 1000),
+    micro=st.lists(st.integers(1, 250), max_size=3),
+    item=st.sampled_from(ITEMS),
+    clause=st.sampled_from(CLAUSES),
+    panes=st.sampled_from([1, 2, 3, 6, 7, 30, 600]),
+    late=st.booleans(),
+    shards=st.sampled_from([None, 4]),
+    retention=st.sampled_from([None, "1 minute"]),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_each_step_is_the_window_by_itself(
+    rows: int, seed: int, micro: Any, item: str, clause: str, panes: int, late: bool,
+    shards: int | None, retention: str | None,
+) -> None:  # fmt: skip
+    flown = some_rows(rows, seed=seed, seconds=400)
+    if late:
+        flown = [*flown[20:], *flown[:20]]
+    cut = {"shards": shards} if shards else {}
+    spec = pipeline({name: {**one, **cut} for name, one in SUMMARIES.items()})
+    if retention:
+        kept = spec.retention.model_copy(update={"panes": MINUTE})
+        spec = spec.model_copy(update={"retention": kept})
+    with run(spec, [[part] for part in in_pieces(table(flown), micro)]) as ingest:
+        check_steps(ingest.ledger, item, clause, panes * PANE, dropped=retention is not None)
+
+
+def test_many_values_are_within_their_bounds_in_each_step() -> None:
+    rng = np.random.default_rng(7)
+    spec = orders(
+        rollups=["1 minute"],
+        summaries={
+            "fares": {"kind": "quantiles", "value": "fare", "k": 100},
+            "drivers": {"kind": "distinct", "item": "driver", "precision": 8},
+        },
+        queries={},
+    )
+    at = np.sort(rng.uniform(0, 600, 60_000))
+    fares = rng.integers(0, 1_000_000, len(at))
+    rows = [(s, f"d{f % 5000}", 1, 1, int(f)) for s, f in zip(at, fares, strict=True)]
+    parts = [rows[first : first + 20_000] for first in range(0, len(rows), 20_000)]
+    with run(spec, [[events(part)] for part in parts]) as ingest:
+        found = ask(ingest.ledger, "quantiles(fares, 0.1, 0.5, 0.9)", "ALL EVERY '3 minutes'")
+        counted = ask(ingest.ledger, "distinct(drivers)", "ALL EVERY '3 minutes'")
+    first = START // (3 * MINUTE) * 3 * MINUTE
+    times = (START + (at * SECOND).astype(np.int64) - first) // (3 * MINUTE)
+    assert len(found.rows) == 3 * len(counted.rows) == 3 * len(np.unique(times))
+    for number, row in enumerate(found.rows):
+        _, _, q, _, lower, upper, _, n = row
+        own = np.sort(fares[times == np.unique(times)[number // 3]])
+        assert n == len(own)
+        assert lower <= own[int(np.ceil(q * len(own))) - 1] <= upper
+    for number, (_, _, value, *_) in enumerate(counted.rows):
+        own = np.unique(fares[times == np.unique(times)[number]] % 5000)
+        assert abs(value - len(own)) < 0.25 * len(own)
+
+
+def test_totals_are_by_the_key_that_knows_most_of_each_step() -> None:
+    """A key that was taken out, and another that came: no step lacks what either has counted."""
+    ledger = temporary()
+    early = [(s, f"d{s % 3}", s % 2, 1, s) for s in range(100)]
+    late = [(s, f"d{s % 3}", s % 2, 1, s) for s in range(100, 220)]
+    for number, (keys, rows) in enumerate(((["driver"], early), (["area"], late))):
+        spec = orders(
+            summaries={"orders": {"keys": keys, "indicators": ["served", "fare"]}}, queries={}
+        )
+        with run(spec, [], ledger) as ingest:
+            ingest.take(number, gather([events(rows)]))
+    found = ask(ledger, "orders", "ALL EVERY '50 s'")
+    assert sum(row[2] for row in found.rows) == sum(row[3] for row in found.rows) == 220
+    assert sum(row[4] for row in found.rows) == sum(range(220))
+
+
+def test_where_only_rollups_are_left_a_longer_step_reads_more() -> None:
+    spec = orders(
+        summaries={"orders": {"keys": ["driver"], "indicators": ["fare"]}},
+        queries={},
+        rollups=["1 minute"],
+        retention={"panes": "1 minute"},
+    )
+    rows = [(s, "d", 1, 1, 1) for s in range(0, 600, 2)]
+    batches = [[events(rows[at : at + 20])] for at in range(0, len(rows), 20)]
+    with run(spec, batches) as ingest:
+        short = ask(ingest.ledger, "orders", "ALL EVERY '10 s'")
+        (note,) = short.notes
+        assert note.code == "retention"
+        assert "EVERY '1 minute'" in note.message
+        assert 0 < sum(row[2] for row in short.rows) < len(rows)
+        longer = ask(ingest.ledger, "orders", "ALL EVERY '2 minutes'")
+        assert (longer.notes, sum(row[2] for row in longer.rows)) == ((), len(rows))
+        gone = START + MINUTE
+        with pytest.raises(SelectError) as caught:
+            ask(
+                ingest.ledger,
+                "orders",
+                f"'{instant_text(START)}' TO '{instant_text(gone)}' EVERY '10 s'",
+            )
+        assert "EVERY '1 minute'" in caught.value.remedy
+
+
+def test_a_standing_query_reads_its_window_by_steps() -> None:
+    text = "SELECT window_start AS at, count AS n FROM orders FOR OPEN EVERY '20 s' ORDER BY at"
+    tumbling = {"kind": "tumbling", "length": "1 minute"}
+    spec = orders(
+        summaries={"orders": {"keys": ["driver"], "indicators": ["fare"], "window": tumbling}},
+        queries={"steps": text, "hour": text.replace("OPEN", "LAST '2 minutes'")},
+    )
+    rows = [(s, "d", 1, 1, 1) for s in range(200)]
+    rows += [(15, "late", 1, 1, 1)]
+    with run(spec, [[events(rows[:150])], [events(rows[150:])]], ended=True) as ingest:
+        for query in ("steps", "hour"):
+            trend = ask(ingest.ledger, f"trend({query})", "ALL")
+            assert not any(row[-1] for row in trend.rows)
+            windows: dict[str, int] = {}
+            for start, end, _, at, n, _ in trend.rows:
+                assert at < end
+                windows[start] = windows.get(start, 0) + n
+                alone = ask(ingest.ledger, "orders", f"'{at}' TO '{end}' EVERY '20 s'").rows[0]
+                assert (alone[0], alone[2]) == (at, n)
+            if query == "steps":
+                assert sum(windows.values()) == len(rows)
+
+
+def test_a_step_that_cuts_panes_is_refused_before_it_runs() -> None:
+    spec = orders(queries={"q": "SELECT count FROM orders FOR ALL EVERY '15 s'"})
+    with (
+        pytest.raises(SpecError, match="a step of 15 seconds cuts the panes of orders"),
+        run(spec, []),
+    ):
+        pass
+
+
+def test_more_than_memory_may_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "BY_STEPS_BYTES_MAX", 10_000)
+    rows = [(s % 600, f"d{s}", 1, 1, 1) for s in range(2_000)]
+    with run(orders(queries={}), [[events(sorted(rows))]]) as ingest:
+        assert ask(ingest.ledger, "orders(driver)", "ALL").rows
+        with pytest.raises(SelectError, match="by steps takes more than") as caught:
+            ask(ingest.ledger, "orders(driver)", "ALL EVERY '10 s'")
+        assert caught.value.code == "limit"
