@@ -353,3 +353,10 @@ def test_a_session_is_not_for_another_process() -> None:
         pytest.raises(TypeError, match=r"hand on its results, .* for muntin\.open"),
     ):
         pickle.dumps(session)
+
+
+def test_whatever_takes_arrows_streams_takes_a_result() -> None:
+    found = _result({"origin": pa.array(["a", None]), "n": pa.array([1, 2])})
+    assert pa.table(found).equals(found.to_arrow(), check_metadata=True)
+    assert pl.DataFrame(found).rows() == [("a", 1), (None, 2)]
+    assert duckdb.sql("SELECT sum(n) FROM found").fetchall() == [(3,)]

@@ -89,6 +89,12 @@ def test_file_and_python_give_the_same_object(tmp_path):
         ("[delay, distance]", "[delay, Delay]", 7, "'Delay' and 'delay' differ in case only"),
         ("name: flights", "name: Flights!", 1, "is not a name"),
         ("kind: floating", "kind: hopping", 12, "floating"),
+        (
+            "{kind: floating, length: 1 day}",
+            "{kind: sliding, length: 1 day, every: 1 ms}",
+            12,
+            "in 86,400,000 windows, of at most 10,080",
+        ),
         ("on: window", "on: monday", 14, "window"),
         ("time: date", "time: {column: date, unit: week}", 3, "us"),
         ("summaries:", "summarys:", 6, "did you mean 'summaries'"),

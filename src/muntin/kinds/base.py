@@ -100,6 +100,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+WINDOWS_OF_EVENT_MAX = 10_080  # a week, each minute
+
+
 class WindowSpec(Strict):
     """How a summary's windows close.
 
@@ -122,6 +125,11 @@ class WindowSpec(Strict):
             raise ValueError("`limit` must not be below `length`")
         if self.every is not None and self.every > self.length:
             raise ValueError("`every` must not be above `length`: events would be left out")
+        if self.every is not None and self.length > WINDOWS_OF_EVENT_MAX * self.every:
+            raise ValueError(
+                f"an event would be in {-(-self.length // self.every):,} windows, of at most "
+                f"{WINDOWS_OF_EVENT_MAX:,}: give a longer `every`, or ask FOR LAST at any time"
+            )
         return self
 
 

@@ -185,6 +185,10 @@ class Result:
         about = json.dumps(self.particulars(), ensure_ascii=False, allow_nan=False)
         return self.table.replace_schema_metadata({b"muntin": about.encode()})
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """For whatever takes Arrow's streams: `polars.DataFrame(result)`, `pa.table(result)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """A pandas DataFrame; times are in UTC, lengths of time are timedeltas."""
         needs("notebook", "to_pandas", "pandas")
