@@ -39,6 +39,9 @@ def flown():
 
 
 def filled(text):
+    (step,) = DASHBOARD["templating"]["list"]
+    text = text.replace("$step", step["current"]["value"])
+    text = text.replace("$__timeFrom()", f"'{START}'").replace("$__timeTo()", f"'{END}'")
     return re.sub(r"\$__timeFilter\(([^)]*)\)", rf"\1 BETWEEN '{START}' AND '{END}'", text)
 
 
@@ -56,7 +59,9 @@ def test_each_panel(flown, panel):
     if target["format"] == "time_series":  # as Grafana reads it: ascending, one of them the value
         times = [row[columns.index("time")] for row in rows]
         assert times == sorted(times)
-        assert columns[1:] in (["events"], ["metric", "mean_delay"])
+        assert columns[1:] in (["events"], ["metric", "mean_delay"], ["metric", "flights"])
+        if columns[-1] == "flights":
+            assert sum(row[-1] for row in rows) == FLIGHTS
 
 
 def test_what_is_provisioned():
