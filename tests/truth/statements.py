@@ -117,7 +117,9 @@ def statement(world: World, chances: Chances) -> Statement:
     random = world.random
     if random.random() < 0.45:
         return _of_sketch(world, random.choice(world.names[1:]), chances)
-    made = random.choice([_plain, _plain, _worked_out, _worked_out, _two, _mixed, _closed, _trend])
+    made = random.choice(
+        [_plain, _plain, _worked_out, _worked_out, _by_steps, _two, _mixed, _closed, _trend]
+    )
     return made(world)
 
 
@@ -149,6 +151,28 @@ def _listed(world: World, item: Item, listed: list[str] | None) -> Statement:
             assert said["types"] == [str(kind) for kind in table.schema.types], said["types"]
 
     return Statement(f"SELECT {', '.join(listed or '*')} FROM {item.whole}", (item,), check)
+
+
+def _by_steps(world: World) -> Statement:
+    """The rows of each step of a window."""
+    item = item_of_matrix(world)
+    step = world.random.choice([10, 20, 50, 60, 120, 700]) * SECOND
+    text = f"{item.clause.text or 'FOR OPEN'} EVERY '{step} us'"
+    item = replace(item, clause=replace(item.clause, text=text))
+
+    def check(said: Said, events: Sequence[Events]) -> None:
+        rows, (own,) = [], events
+        span = span_of(said["windows"][0]) or (0, 0)
+        for at in range(span[0] // step * step, span[1], step):
+            start, end = max(at, span[0]), min(at + step, span[1])
+            there = own.take((own.time >= start) & (own.time < end))
+            if len(there):
+                ends = [instant_text(start), instant_text(end)]
+                table = oracle.matrix_table(world, there, item.key)
+                rows += [[*ends, *row] for row in rows_of(table)]
+        assert by_row(said["rows"]) == by_row(rows), (said["rows"][:3], rows[:3])
+
+    return Statement(f"SELECT * FROM {item.whole}", (item,), check)
 
 
 def _worked_out(world: World) -> Statement:
