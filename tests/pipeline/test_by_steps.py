@@ -201,6 +201,15 @@ def test_a_standing_query_reads_its_window_by_steps() -> None:
                 assert sum(windows.values()) == len(rows)
 
 
+def test_a_key_counts_once_whatever_the_steps() -> None:
+    fares = {"fares": {"kind": "quantiles", "value": "fare", "by": "driver"}}
+    rows = [(s, "ab"[s % 2], 1, 1, s) for s in range(200)]
+    with run(orders(summaries=fares, queries={}), [[events(rows)]]) as ingest:
+        for every in ("", " EVERY '10 s'"):
+            found = ask(ingest.ledger, "quantiles(fares, 0.5)", f"ALL{every}")
+            assert found.bounds["fares"]["keys"] == 2
+
+
 def test_a_step_that_cuts_panes_is_refused_before_it_runs() -> None:
     spec = orders(queries={"q": "SELECT count FROM orders FOR ALL EVERY '15 s'"})
     with (

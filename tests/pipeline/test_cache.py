@@ -122,6 +122,7 @@ def test_tables_that_nobody_asks_for_go():
     assert cache._bytes == other.nbytes + table.nbytes
 
 
+@pytest.mark.slow  # the longest of those without Spark, by far
 def test_a_pipeline_keeps_nothing_of_batches_that_are_behind_its_retention(tmp_path):
     """In a process of its own: others' tests in this one let go of things, and take them."""
     asked = "import sys; from tests.pipeline import test_cache as it; print(it.grown(sys.argv[1]))"

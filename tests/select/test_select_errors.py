@@ -68,6 +68,8 @@ WRONG = [
     ("WITH a AS (SELECT 1) SELECT 1 FROM »a(driver)«", "from_item", "takes no key", "write a"),
     ("SELECT 1 FROM orders FOR LAST »'2 moons'«", "window", "not a duration", "minutes"),
     ("SELECT 1 FROM orders FOR LAST »0« minutes", "window", "duration", ""),
+    ("SELECT 1 FROM orders FOR ALL EVERY »'1 hourz'«", "window", "not a duration", "minutes"),
+    ("SELECT 1 FROM »trend(busiest)« FOR ALL EVERY '1 hour'", "window", "by steps", "leave EVERY"),
     ("SELECT 1 FROM orders FOR »'today'« TO '2026-01-01'", "window", "not a time", "(UTC)"),
     ("SELECT 1 FROM orders FOR '2026-01-02' TO »'2026-01-01'«", "window", "ends before", "earlier"),
     ("SELECT 1 FROM orders FOR '2026-01-02' »UNTIL« '2026-01-03'", "window", "TO is missing", ""),

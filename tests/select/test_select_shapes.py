@@ -82,6 +82,8 @@ ITEMS += ["trend(busiest) {1} a", "orders(driver, area) {1} a", "vector 1.1, vec
 NUMBERS = ["0.5", "0.25, 0.75", "1", "2", "1.5", "'b'", "-1", "+1", "1, 1", "delays", ""]
 CLAUSES = ["", "FOR ALL", "FOR LAST '1 hour'", "FOR LAST '90 minutes'", "FOR LAST"]
 CLAUSES += ["FOR LAST 90 minutes", "FOR LAST 2 hours 5 minutes", "FOR LAST '1 month'"]
+CLAUSES += ["FOR ALL EVERY '1 hour'", "FOR LAST '1 hour' EVERY '1 hour'", "FOR ALL EVERY"]
+CLAUSES += ["FOR LAST 1 hour EVERY '1 hour'", "FOR LAST '1 hour' EVERY 30 minutes"]
 TIMES = [
     "1970-01-01",
     "1970-01-01 00:30",

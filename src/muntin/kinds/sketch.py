@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -120,7 +121,8 @@ class SplitSpec(SketchSpec):
     def fill(self, segment: Segment) -> dict[str, int]:
         if not self.by:
             return super().fill(segment)
-        return {"keys": sum(int((counts_of(t)[~t.is_rest()] > 0).sum()) for t in segment.tables)}
+        there = [t.key[(counts_of(t) > 0) & ~t.is_rest()] for t in segment.tables]
+        return {"keys": sum(int(np.count_nonzero(np.bincount(key))) for key in there)}
 
 
 class WeighedSpec(SplitSpec):
