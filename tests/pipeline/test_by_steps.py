@@ -17,26 +17,18 @@ from muntin.times import instant_text
 from tests.pipeline.support import SECOND, START, events, gather, run
 from tests.pipeline.support import pipeline as orders
 from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
+from tests.pipeline.test_shards import SUMMARIES as SHARDED
 
 PANE, MINUTE = 10 * SECOND, 60 * SECOND
-TUMBLING = {"kind": "tumbling", "length": "1 minute"}
 SUMMARIES: dict[str, dict[str, Any]] = {
-    "rows": {
-        "keys": ["tail", ["origin", "dest"]], "indicators": ["seats", "delay"], "capacity": 9,
-        "window": {"kind": "floating", "length": "1 minute"},
-    },
-    "delays": {"kind": "quantiles", "value": "delay", "k": 2000, "window": TUMBLING},
-    "few": {"kind": "quantiles", "value": "delay", "by": "tail", "limit": 7, "k": 2000},
+    **SHARDED,
+    "whole": {"kind": "quantiles", "value": "delay", "k": 2000},
     "tails": {"kind": "quantiles", "value": "delay", "by": "origin", "accuracy": "tail"},
-    "calls": {"kind": "frequency", "item": "dest", "by": ["origin", "dest"], "limit": 20},
-    "top": {"kind": "top_k", "item": "dest", "by": "origin"},
-    "planes": {"kind": "distinct", "item": "tail", "by": "dest", "limit": 30},
-    "seen": {"kind": "fingerprint", "key": "tail", "capacity": 1000},
-    "sums": {"keys": ["dest"], "indicators": ["seats"], "sketch": {"width": 64, "depth": 2}},
-}  # fmt: skip
+}
 ITEMS = (
-    "rows", "rows(tail)", "rows(origin, dest)", "quantiles(delays, 0, 0.5)", "ranks(few, 5, 20)",
-    "quantiles(tails, 0.9)", "frequency(calls, 3, 7)", "top_k(top, 2)", "distinct(planes)",
+    "rows", "rows(tail)", "rows(origin, dest)", "quantiles(whole, 0, 0.5)",
+    "quantiles(delays, 0.5)", "ranks(few, 5, 20)", "quantiles(tails, 0.9)",
+    "frequency(calls, 3, 7)", "top_k(top, 2)", "distinct(planes)",
     "contains(seen, 'N1', 'N2', 'none')", "sums", "sums(dest)",
 )  # fmt: skip
 CLAUSES = ("ALL", "LAST '5 minutes'", f"'{instant_text(START + 55 * SECOND)}' TO '2030-01-01'")
