@@ -97,7 +97,8 @@ def _rows(
         if not isinstance(summary, Segment):
             return conformed(function.rows(summary, info, bound.arguments), bound.columns)
         rows, places = function.rows_by_slice(summary, info, bound.arguments)
-        slices = np.repeat([*places], [last - first for first, last in places.values()])
+        sizes = [last - first for first, last in places.values()]
+        slices = np.repeat(np.array([*places], np.int64), np.array(sizes, np.int64))
     if bound.every is not None:
         starts = slices * bound.every
         ends = starts + bound.every
