@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from muntin.errors import SelectError, SpecError
 from muntin.ledger.temporary import temporary
 from muntin.reading import pieces
+from muntin.reading.catalog import LedgerCatalog
+from muntin.select.catalog import ForClause
+from muntin.select.engine import Engine
 from muntin.session import Session
 from muntin.times import instant_text
 from tests.pipeline.support import SECOND, START, events, gather, run
@@ -95,6 +99,83 @@ def test_each_step_is_the_window_by_itself(
         spec = spec.model_copy(update={"retention": kept})
     with run(spec, [[part] for part in in_pieces(table(flown), micro)]) as ingest:
         check_steps(ingest.ledger, item, clause, panes * PANE, dropped=retention is not None)
+
+
+MOMENT = st.integers(-30, 450).map(lambda second: instant_text(START + second * SECOND))
+ENDS = st.one_of(
+    st.builds("window_start {} '{}'".format, st.sampled_from([">=", ">", "<", "<=", "="]), MOMENT),
+    st.builds("TIMESTAMP '{}' {} window_start".format, MOMENT, st.sampled_from(["<=", "<", ">"])),
+    st.builds("window_start BETWEEN '{}' AND '{}'".format, MOMENT, MOMENT),
+)
+OTHERS = st.one_of(
+    st.builds("(window_start >= '{}' OR window_start < '{}')".format, MOMENT, MOMENT),
+    st.builds("window_start < CAST('{}' AS TIMESTAMP) + INTERVAL 1 minute".format, MOMENT),
+    st.builds("NOT window_start < '{}'".format, MOMENT),
+    st.builds("window_end <= '{}'".format, MOMENT),
+    st.just("window_start >= DATE '2023-11-14'"),
+    st.just("true"),
+)
+SELECTS = (
+    "SELECT * FROM {item} WHERE {where}",
+    "SELECT * FROM (SELECT * FROM {item}) AS q WHERE {where}",
+    "SELECT * FROM (SELECT window_start, window_end, row_number() OVER (ORDER BY window_start) "
+    "FROM rows AS a) AS q WHERE {where}",
+    "SELECT * FROM (SELECT window_end AS window_start, window_start AS window_end FROM {item}) "
+    "AS q WHERE {where}",
+    "SELECT window_start AS at, window_end AS window_start FROM {item} WHERE {where}",
+    "WITH q AS (SELECT * FROM {item} WHERE {where}) SELECT * FROM q UNION ALL SELECT * FROM {item}",
+    "SELECT * FROM rows AS q LEFT JOIN (SELECT window_start AS same FROM {item} WHERE {where}) AS r"
+    " ON q.window_start = r.same",
+    "SELECT a.*, b.count AS more FROM rows AS a LEFT JOIN rows AS b "
+    "ON a.window_start = b.window_end WHERE {qualified}",
+    "SELECT * FROM rows AS q WHERE EXISTS (SELECT 1 FROM {item} AS r WHERE {correlated})",
+)
+
+
+@pytest.fixture(scope="module", params=[None, "1 minute"])
+def asked(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Of some minutes, or of those of which retention has left the last."""
+    spec = pipeline(SUMMARIES)
+    if request.param:
+        kept = spec.retention.model_copy(update={"panes": MINUTE})
+        spec = spec.model_copy(update={"retention": kept})
+    rows = table(some_rows(120, seed=3, seconds=400))
+    with run(spec, [[part] for part in in_pieces(rows, [40, 80])]) as ingest:
+        yield Engine(LedgerCatalog(ingest.ledger))
+
+
+@given(
+    item=st.sampled_from(ITEMS),
+    select=st.sampled_from(SELECTS),
+    ends=st.lists(ENDS, min_size=1, max_size=2),
+    other=OTHERS,
+    step=st.sampled_from([1, 2, 3, 7, 30]).map(lambda panes: panes * PANE),
+)
+@settings(max_examples=150)
+def test_a_filter_of_steps_reads_what_it_lets_through(
+    asked: Engine, item: str, select: str, ends: list[str], other: str, step: int
+) -> None:
+    """Where tables are asked by steps without a clause, as by tools that know none."""
+    where = " AND ".join([*ends, other])
+    of_b = where.replace("window_start", "b.window_start").replace("window_end", "a.window_end")
+    parts = {
+        "where": where,
+        "qualified": of_b,
+        "correlated": where.replace("window_start", "q.window_start"),
+    }
+    every = f"FOR ALL EVERY '{step} us'"
+    written = select.format(item=f"{item} {every}", **parts)
+    for name in ("q", "a", "b"):
+        written = written.replace(f"rows AS {name}", f"rows {every} AS {name}")
+    try:
+        found = asked.sql(select.format(item=item, **parts), window=ForClause("all", every_us=step))
+    except SelectError as error:
+        if error.code != "dropped":  # a range of which nothing is left
+            raise
+        return
+    whole = asked.sql(written)
+    assert found.columns == whole.columns
+    assert sorted(map(repr, found.rows)) == sorted(map(repr, whole.rows))
 
 
 def test_many_values_are_within_their_bounds_in_each_step() -> None:

@@ -85,7 +85,7 @@ def test_tables_are_asked_for_the_window_that_a_connection_sets(fed):
             psycopg.errors.InvalidParameterValue, match="which is no window"
         ) as told:
             connected.execute("SET muntin.window = 'ALL WHERE 1 = 0'")
-        assert "write ALL, OPEN or LAST 15 minutes" in str(told.value)
+        assert "write ALL, OPEN or LAST 15 minutes, or ALL EVERY 1 hour" in str(told.value)
         assert answered(connected, plain) == last
         connected.execute("RESET muntin.window")
         assert answered(connected, plain) == DRIVERS
@@ -96,6 +96,46 @@ def test_tables_are_asked_for_the_window_that_a_connection_sets(fed):
         assert answered(connected, plain) == last
     with pytest.raises(psycopg.OperationalError, match=r"muntin\.window is 'yesterday'"):
         psycopg.connect(fed.postgres_url, options="-c muntin.window=yesterday")
+
+
+def test_tables_by_the_steps_that_a_connection_sets(fed, connection):
+    """What tools draw over time needs a column of it."""
+    with psycopg.connect(fed.postgres_url, options=r"-c muntin.window=ALL\ EVERY\ 1\ minute") as by:
+        assert answered(by, "SHOW muntin.window") == [("ALL EVERY 1 minute",)]
+        rows = answered(by, 'SELECT * FROM "orders(driver)" ORDER BY window_start, driver')
+        every = "SELECT * FROM orders(driver) FOR ALL EVERY '1 minute' ORDER BY 1, 3"
+        assert rows == answered(connection, every)
+        listed = answered(
+            by,
+            "SELECT column_name, data_type FROM information_schema.columns "
+            "WHERE table_name = 'orders(driver)' ORDER BY ordinal_position",
+        )
+        zoned = "timestamp with time zone"
+        first = [("window_start", zoned), ("window_end", zoned), ("driver", "text")]
+        assert listed[:4] == [*first, ("count", "bigint")]
+        by_day = """SELECT date_trunc('day', window_start) AS "window_start", sum(count) AS n
+            FROM public."orders(driver)" WHERE "orders(driver)"."window_start" >= {}
+            AND "orders(driver)"."window_start" < {} GROUP BY 1 ORDER BY n DESC LIMIT 100"""
+        second = rows[-1][0]
+        for low, high in (
+            ("'2023-11-14'", f"'{second}'"),
+            ("TIMESTAMP '2023-11-14 00:00:00'", f"CAST('{second}' AS TIMESTAMP WITH TIME ZONE)"),
+            ("'2023-11-14T00:00:00Z'::timestamptz", f"'{second}'::timestamptz"),
+        ):
+            found = by.execute(by_day.format(low, high))
+            counts = sum(row[3] for row in rows if row[0] < second)
+            assert [row[1] for row in found.fetchall()] == [counts]
+        told = []
+        by.add_notice_handler(lambda notice: told.append(notice.message_primary))
+        timed = """SELECT window_end, driver, count FROM "orders(driver)"
+            WHERE time >= '2023-11-14 22:14' AND time < '2023-11-14 22:15'"""
+        cut = answered(by, timed)
+        assert sorted(cut) == sorted((r[1], *r[2:4]) for r in rows if r[0].minute == 14)
+        assert "orders covers 2023-11-14T22:14:00Z to 2023-11-14T22:15:00Z" in told[-1]
+        plain = "SELECT count(*) FROM {} FOR ALL"
+        for table in ("orders(driver)", "trend(busiest)"):
+            text = plain.format(table)
+            assert answered(by, text) == answered(connection, text)
 
 
 def test_the_same_rows_as_by_http(fed, connection):

@@ -23,7 +23,10 @@ STATEMENTS = [s.text for s in SAMPLES if s.language == "sql" and not s.how]
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_statements(fed, text):
     with psycopg.connect(fed.postgres_url, autocommit=True) as connected:
-        assert connected.execute(text).fetchall()
+        cursor = connected.execute(text)
+        while cursor.nextset():
+            pass
+        assert cursor.fetchall()
 
 
 def test_what_is_shown_is_what_comes(fed):

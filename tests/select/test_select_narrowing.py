@@ -46,8 +46,8 @@ def engines() -> Iterator[tuple[Engine, Engine]]:
     planner = duckdb._planner
     planner._with_constants = lambda *_: None  # type: ignore[method-assign]
     plan_of = planner.plan
-    planner.plan = lambda text, moment: replace(  # type: ignore[method-assign]
-        plan_of(text, moment), projected=None, narrowing=None
+    planner.plan = lambda *asked: replace(  # type: ignore[method-assign]
+        plan_of(*asked), projected=None, narrowing=None
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrowing, "TABLE_ROWS_MIN", 1)

@@ -57,8 +57,8 @@ def by_duckdb() -> Iterator[Engine]:
     planner = made._planner
     planner._with_constants = lambda *_: None  # type: ignore[method-assign]
     plan_of = planner.plan
-    planner.plan = lambda text, moment: replace(  # type: ignore[method-assign]
-        plan_of(text, moment), projected=None, narrowing=None
+    planner.plan = lambda *asked: replace(  # type: ignore[method-assign]
+        plan_of(*asked), projected=None, narrowing=None
     )
     yield made
     made.close()

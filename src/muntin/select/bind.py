@@ -73,12 +73,22 @@ class Binder:
     summaries: Mapping[str, SummaryInfo]
     queries: Mapping[str, QueryInfo]
     columns_of: Callable[[QueryInfo], tuple[str, ...]]
+    steps: ForClause | None = None
+    """What is asked of an item without a clause, where that is by steps and it can be."""
 
     def __post_init__(self) -> None:
         self._error = partial(problem_at, self.text, code="from_item")
 
     def bind(self, item: FromItem) -> Bound:
         bound = self._bind(item)
+        info = None if bound.kind in ("trend", "windows") else self.summaries[bound.source]
+        if (
+            self.steps is not None
+            and bound.window is None
+            and info is not None
+            and info.kind not in WITHOUT_WINDOWS
+        ):
+            bound = replace(bound, window=self.steps.by_steps_of(info.pane_us))
         return bound if bound.every is None else self._by_steps(item, bound, bound.every)
 
     def _by_steps(self, item: FromItem, bound: Bound, every: int) -> Bound:

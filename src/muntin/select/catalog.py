@@ -36,6 +36,13 @@ class ForClause:
     whole: bool = False
     every_us: int | None = None
 
+    def by_steps_of(self, pane_us: int) -> ForClause:
+        """With the shortest step that is no shorter and cuts no pane."""
+        every = self.every_us
+        if not every or not pane_us:
+            return self
+        return replace(self, every_us=-(-every // pane_us) * pane_us)
+
     def before(self, end: int) -> ForClause:
         """What the clause means in a standing query, on the window that ends then. Nothing after
         that is read, so that the result is the same whenever it is made."""

@@ -120,7 +120,8 @@ class Engine:
     def read(self, text: str, moment: Moment, window: ForClause | None = None) -> LoadedStatement:
         """Check a statement, and load what its FROM items ask for: all of it of one moment."""
         started = time.perf_counter()
-        plan = self._planner.plan(text, moment)
+        steps = None if window is None or window.every_us is None else window
+        plan = self._planner.plan(text, moment, steps)
         return LoadedStatement(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(

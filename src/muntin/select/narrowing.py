@@ -34,7 +34,7 @@ _PLAIN = (
     exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Literal, exp.Paren, exp.Neg,
     exp.Add, exp.Sub, exp.Mul, exp.Div,
 )  # fmt: skip
-_TURNED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
+TURNED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
 _OPERATORS = {
     exp.GT: np.greater, exp.GTE: np.greater_equal, exp.LT: np.less, exp.LTE: np.less_equal,
     exp.EQ: np.equal,
@@ -218,7 +218,7 @@ def _condition(part: exp.Expr, columns: Mapping[str, str]) -> Condition | None:
         return None
     column, constant = part.this, part.expression
     if isinstance(constant, exp.Column):
-        column, constant, kind = constant, column, _TURNED[kind]
+        column, constant, kind = constant, column, TURNED[kind]
     negative = isinstance(constant, exp.Neg)
     literal = constant.this if negative else constant
     if not isinstance(column, exp.Column) or columns.get(column.name) != column.name:

@@ -12,10 +12,11 @@ from sqlglot.errors import ErrorLevel, UnsupportedError
 from muntin.cache import Cache
 from muntin.errors import SelectError
 from muntin.select.bind import Binder, Bound
-from muntin.select.catalog import Moment, QueryInfo, SummaryInfo
+from muntin.select.catalog import ForClause, Moment, QueryInfo, SummaryInfo
 from muntin.select.check import check_tree
 from muntin.select.columns import Origin
 from muntin.select.database import UNDECIMAL
+from muntin.select.filtered_steps import filtered_steps
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
@@ -92,6 +93,7 @@ class _Planned:
     plan: CheckedStatement
     known: _ToAsk
     slots: Slots | None = None
+    steps: ForClause | None = None
 
 
 class Planner:
@@ -103,21 +105,23 @@ class Planner:
             Cache[_Planned](_PLANS_CHARACTERS_MAX, entries_max=_PLANS_MAX) for _ in range(2)
         )
 
-    def plan(self, text: str, moment: Moment) -> CheckedStatement:
-        """The plan of a text, from the last time if there is still the same to ask."""
+    def plan(self, text: str, moment: Moment, steps: ForClause | None = None) -> CheckedStatement:
+        """The plan of a text, from the last time if there is still the same to ask. `steps`: what
+        is asked of FROM items without a clause, where that is by steps."""
         known = dict(moment.summaries()), dict(moment.queries())
         entry = self._plans.get(text) if isinstance(text, str) else None
-        if entry is not None and entry.known == known:
+        if entry is not None and (entry.known, entry.steps) == (known, steps):
             return entry.plan
         check_text(text, self._limits)
         plan = self._listing(text, known, moment)
         if plan is not None:
             return plan  # not kept: it lists what is stored now
         try:
-            plan = self._with_constants(text, known) or self._make(text, known, ())
+            plan = None if steps else self._with_constants(text, known)
+            plan = plan or self._make(text, known, (), steps)
         except SelectError as problem:
             raise _with_quotes(problem, known[0].values()) from None
-        self._plans.put(text, _Planned(plan, known), len(text))
+        self._plans.put(text, _Planned(plan, known, steps=steps), len(text))
         return plan
 
     def _listing(self, text: str, known: _ToAsk, moment: Moment) -> CheckedStatement | None:
@@ -132,7 +136,13 @@ class Planner:
             text, columns, (), "", False, None, None, names, names, {}, (), self._limits, rows
         )
 
-    def _make(self, text: str, known: _ToAsk, around: tuple[str, ...]) -> CheckedStatement:
+    def _make(
+        self,
+        text: str,
+        known: _ToAsk,
+        around: tuple[str, ...],
+        steps: ForClause | None = None,
+    ) -> CheckedStatement:
         statement = parse(text, self._limits)
         check_tree(statement, self._limits)
 
@@ -145,8 +155,12 @@ class Planner:
                 )
             return self._make(query.select, known, (*around, query.name)).columns
 
-        items, columns = resolve(statement, Binder(text, *known, columns_of), self._limits)
+        binder = Binder(text, *known, columns_of, steps)
+        items, columns = resolve(statement, binder, self._limits)
         tree = statement.tree
+        if steps is not None:
+            without = {at for at, item in enumerate(statement.items) if item.window is None}
+            items = filtered_steps(tree, items, without)
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree), _compared(tree)
         written = _written(tree, text)
@@ -159,7 +173,9 @@ class Planner:
             ) from None
         names = tuple(distinct_names(columns))
         plan = CheckedStatement(text, names, items, sql, clock, *about, written, sums, self._limits)
-        slots = None if around else slots_of(statement, plan.sql, plan.narrowing, self._limits)
+        if around or steps is not None:
+            return plan
+        slots = slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
             self._shapes.put(outline, _Planned(plan, known, slots), len(text))

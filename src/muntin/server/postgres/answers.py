@@ -96,7 +96,7 @@ class PostgresAnswers:
         try:
             if is_plain(text):
                 return self._reader.engine.sql(text, wide=True), []
-            edited, more = rewritten(text, known)
+            edited, more = rewritten(text, known, window)
             try:
                 result = self._run(edited.text, window)
             except SelectError as error:
@@ -128,6 +128,10 @@ class PostgresAnswers:
         say."""
         try:
             clause = self._reader.newest(relation.source, _RESULTS)
+            every = window.every_us
+            if every is not None and window.kind != "open":  # the newest step says it too
+                newest = max(every, relation.pane_us)
+                window = ForClause("last", length_us=newest, every_us=every)
             text = f"SELECT * FROM {relation.ask} {clause} LIMIT 0"  # noqa: S608
             table = self._run(text, window).table
         except MuntinError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from muntin.errors import BadArgument, SelectError
 from muntin.select.bind import MATRIX, keyed_items
-from muntin.select.catalog import QueryInfo, SummaryInfo
+from muntin.select.catalog import OPEN, ForClause, QueryInfo, SummaryInfo
 from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentError
 from muntin.select.syntax import in_select, text_literal
 from muntin.server.postgres.text import (
@@ -24,7 +24,7 @@ from muntin.server.postgres.text import (
     outside,
     words_of,
 )
-from muntin.times import instant_us
+from muntin.times import duration_text, instant_us
 
 TIME = "time"
 _ARGUMENTS = {"quantiles": "0.5, 0.9, 0.99"}
@@ -51,6 +51,7 @@ class ShownTable:
     ask: str  # the FROM item that it stands for
     source: str  # summary, or standing query
     own: frozenset[str]  # the names in the spec; `time` is one of them where it is no filter
+    pane_us: int = 0
 
 
 def relations(
@@ -61,7 +62,8 @@ def relations(
     timed = frozenset((TIME,))
     for info in summaries.values():
         own = {name for key in (*info.keys, info.indicators, info.by, info.parts) for name in key}
-        made += [ShownTable(*way, info.name, frozenset(own)) for way in _ways(info)]
+        named = info.name, frozenset(own), info.pane_us
+        made += [ShownTable(*way, *named) for way in _ways(info)]
         if info.kind not in WITHOUT_WINDOWS:
             made.append(ShownTable(*_call("windows", info.name), info.name, timed))
     made += [ShownTable(*_call("trend", name), name, timed) for name in queries]
@@ -92,9 +94,11 @@ def _call(function: str, name: str, arguments: str = "") -> tuple[str, str]:
     return f"{function}({name}{after})", f"{function}({in_select(name)}{after})"
 
 
-def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple[str, ...]]:
-    """The statement as SELECT here reads it, and what is to be said of that. Raises SelectError: it
-    filters by `time` in a way that is no window."""
+def rewritten(
+    text: str, known: Mapping[str, ShownTable], asked: ForClause = OPEN
+) -> tuple[Edited, tuple[str, ...]]:
+    """The statement as SELECT here reads it, and what is to be said of that. `asked`: of tables
+    without a clause. Raises SelectError: it filters by `time` in a way that is no window."""
     words = words_of(text)
     edits, said = list[Edit](), set[str]()
     selects, owners = selects_of(words)
@@ -103,7 +107,7 @@ def rewritten(text: str, known: Mapping[str, ShownTable]) -> tuple[Edited, tuple
         if _is_time(words, at):
             times.setdefault(owner, []).append(at)
     for at, found in selects.items():
-        window, more = _window(words, known, found, times.get(at, []))
+        window, more = _window(words, known, found, times.get(at, []), asked)
         edits += window
         said |= more
     edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words), *_escapes(words)]
@@ -187,7 +191,11 @@ def _qualifies(words: Sequence[Word], at: int) -> bool:
 
 
 def _window(
-    words: Words, known: Mapping[str, ShownTable], found: Mapping[str, int], own: list[int]
+    words: Words,
+    known: Mapping[str, ShownTable],
+    found: Mapping[str, int],
+    own: list[int],
+    asked: ForClause,
 ) -> tuple[list[Edit], set[str]]:
     """Edits that make a SELECT's filter by time its window clause; `own`: where it names it."""
     where, start = found.get("WHERE", -1), found.get("FROM", -1)
@@ -207,6 +215,8 @@ def _window(
         raise _wrong(words[times[0][0]], "a filter by time needs one start and one end")
     after_item = words[where - 1].end
     clause = f" FOR {text_literal(low[0])} TO {text_literal(high[0])}"
+    every = asked.by_steps_of(relation.pane_us).every_us
+    clause += "" if every is None else f" EVERY '{duration_text(every)}'"
     edits = [Edit(after_item, after_item, clause)]
     first = next((a for a, b in parts if (a, b) not in times), end)
     begin = where if first == end else where + 1

@@ -1,7 +1,7 @@
 """What a client has set. Little of it has an effect: SHOW and RESET tell of it.
 
-`muntin.window` has: which window is read of a table without a clause. Tools that write their own
-SQL, and parse what their users write, know no FOR. And `statement_timeout`.
+`muntin.window` has: which window is read of a table without a clause, as a whole or by steps. Tools
+that write their own SQL, and parse what their users write, know no FOR. And `statement_timeout`.
 """
 
 import re
@@ -116,18 +116,18 @@ class SessionSettings:
 
 @lru_cache(maxsize=64)
 def window_of(setting: str) -> ForClause:
-    """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes. Raises Refusal: it
-    is none of these."""
+    """What tables without a clause are asked for: ALL, OPEN or LAST 15 minutes, also EVERY 1 hour
+    of it. Raises Refusal: it is none of these."""
     try:
         statement = parse(f"SELECT 1 FROM x FOR {setting}", Limits())  # noqa: S608 (it is not run)
         (window,) = (item.window or OPEN for item in statement.items)
         whole = show(statement) == f"SELECT 1 FROM x FOR {show_window(window)}"  # noqa: S608
-        if whole and window.kind in ("all", "open", "last") and window.every_us is None:
+        if whole and window.kind in ("all", "open", "last"):
             return window
     except (SelectError, ValueError):
         pass
     said = f"{_WINDOW} is {setting[:60]!r}, which is no window"
-    raise Refusal("22023", said, "write ALL, OPEN or LAST 15 minutes")
+    raise Refusal("22023", said, "write ALL, OPEN or LAST 15 minutes, or ALL EVERY 1 hour")
 
 
 def timeout_of(setting: str) -> float | None:
