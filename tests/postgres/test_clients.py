@@ -1032,6 +1032,11 @@ def test_what_tools_ask_when_they_connect(connection, text, rows):
          'JOIN (SELECT driver FROM public."orders(driver)") r4 ON (((r1.driver = r4.driver)))) '
          "WHERE ((r4.driver = ANY ('{a,b}'::text[])))", 4),
         ("SELECT driver FROM \"orders(driver)\" WHERE driver ~~* 'A' OR driver ~~ '\\_'", 1),
+        # patterns of Django, Great Expectations and postgres_fdw
+        (r"SELECT driver FROM orders(driver) o WHERE o.driver ~ '^[a-c]$' AND NOT (driver::text "
+         r"""!~ '\w'::text) AND "driver" !~* 'B'""", 2),
+        ("SELECT driver ~ 'a' AS x, count(*) FROM orders(driver) WHERE driver IS NOT NULL AND "
+         "driver ~* '1|A' AND driver !~* '5' GROUP BY 1", 1),
         # Django's icontains
         (r"SELECT driver FROM orders(driver) WHERE UPPER(driver::text) LIKE UPPER('%a%') OR "
          r"lower(driver) LIKE lower('%\_%' || 'É')", 1),

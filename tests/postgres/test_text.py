@@ -403,6 +403,14 @@ def test_what_there_is_as_tables():
             "LIMIT 9) AS q WHERE paid > 1 UNION SELECT paid FROM orders(driver) AS "
             "\"orders(driver)\" FOR '2026-03-01' TO '2026-03-02' ",
         ),
+        # patterns, of a column alone
+        (
+            "SELECT a || b ~ 'x', c ~ 'd' FROM public.orders WHERE public.orders.a::text !~* '5' "
+            "AND NOT (\"n\" ~ 'it''s'::text) AND 'k' ~ 'l'",
+            "SELECT a || b ~ 'x', regexp_matches(c, '(?s)d') FROM orders WHERE NOT "
+            "regexp_matches(orders.a, '(?si)5') AND NOT (regexp_matches(\"n\", '(?s)it''s')) "
+            "AND 'k' ~ 'l'",
+        ),
         # its own column is meant
         ("SELECT 1 FROM clocks(zone) WHERE time > 5", "SELECT 1 FROM clocks(zone) WHERE time > 5"),
     ],

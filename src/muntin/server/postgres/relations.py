@@ -15,6 +15,7 @@ from muntin.select.functions import TABLE_FUNCTIONS, WITHOUT_WINDOWS, ArgumentEr
 from muntin.select.syntax import in_select, text_literal
 from muntin.server.postgres.text import (
     NAME,
+    OPENING,
     STRING,
     Edit,
     Edited,
@@ -35,6 +36,7 @@ SETS = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ASOF")
 _PATTERN = rf"{STRING}(?: :: (?:CHARACTER VARYING|[A-Z]+)| \| \| {STRING})*+"
 _LIKE = re.compile(rf"I?LIKE (?:(?:(?:UPPER|LOWER) )?\( {_PATTERN} \)|{_PATTERN})(?! ESCAPE)(?= )")
+_MATCH = re.compile(rf"(?::: TEXT )?(! )?~ (\* )?({STRING})(?: :: TEXT)?(?= )")
 _AS_ANYHOW = Rules(
     (r"(?<= , )CTID", "NULL AS ctid"),  # DataGrip: t.*, CTID
     ('COLLATE (?:C|"C")', ""),  # of DuckDB's extension
@@ -110,7 +112,8 @@ def rewritten(
         window, more = _window(words, known, found, times.get(at, []), asked)
         edits += window
         said |= more
-    edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words), *_escapes(words)]
+    edits += [*_named(words, known, selects.values()), *_AS_ANYHOW.edits(words)]
+    edits += [*_escapes(words), *_patterns(words)]
     return Edited(text, edits), tuple(said)
 
 
@@ -121,6 +124,27 @@ def _escapes(words: Words) -> Iterator[Edit]:
         if found is not None and "\\" in found[0]:
             end = words[bisect_left(words.starts, found.end()) - 1].end
             yield Edit(end, end, r" ESCAPE '\'")
+
+
+def _patterns(words: Words) -> Iterator[Edit]:
+    """`column ~ '…'` and its like as `regexp_matches(column, '…')`: where the column is all that
+    stands before it."""
+    for at, word in enumerate(words):
+        found = (
+            _MATCH.match(words.line, words.starts[at]) if word.text in ("!", "~", "::") else None
+        )
+        start = at - 1
+        while start > 1 and words[start - 1].text == ".":
+            start -= 2
+        before = words[start - 1]
+        if found is None or not words[at - 1].is_name or start < 1:
+            continue
+        if before.text in ("(", ",") or before.is_word("HAVING", *OPENING):
+            last = bisect_left(words.starts, found.end()) - 1
+            sign, flags = "NOT " if found[1] else "", "si" if found[2] else "s"
+            first = words[start].start
+            yield Edit(first, first, f"{sign}regexp_matches(")
+            yield Edit(words[at - 1].end, words[last].end, f", '(?{flags}){found[3][1:]})")
 
 
 def selects_of(words: Words) -> tuple[dict[int, dict[str, int]], list[int]]:

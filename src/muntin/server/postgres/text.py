@@ -312,6 +312,8 @@ def _number(words: Words, at: int, literal: str) -> str | None:
     if called(words, at) in OF_NUMBERS:
         return literal[1:-1]
     before, after = words[at - 1], words[min(at + 1, len(words) - 1)]
+    if words[at - 2].text == "~":  # ~* '5'
+        return None
     begins = before.kind == "sign" or before.is_word(*OPENING)
     if before.text in ARITHMETIC or (after.text in ARITHMETIC and begins):
         return f"({literal[1:-1]})" if literal[1] == "-" else literal[1:-1]
