@@ -57,6 +57,16 @@ def test_what_one_environment_has_compiled_another_loads(tmp_path):
     assert [hits for _, hits in told.values()] == ["0", "1"]
 
 
+def test_what_one_numba_has_compiled_another_leaves_alone(tmp_path):
+    found = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    another = "import numba\nnumba.__version__ = 'another'\n"
+    hits = []
+    for run in (WIDENS, another + WIDENS, WIDENS, another + WIDENS):
+        said = subprocess.check_output([sys.executable, "-c", run], env=found, text=True)
+        hits.append(said.split()[1])
+    assert hits == ["0", "0", "1", "1"]
+
+
 def test_where_nothing_can_be_written_kernels_run_all_the_same(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "muntin")  # beside which Numba keeps them then
     (tmp_path / "file").touch()

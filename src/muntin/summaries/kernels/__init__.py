@@ -3,7 +3,8 @@
 `kernel` is the one decorator. Its cache lives in a folder that only the user can write (Numba's
 cache index is a pickle), named after the sources in every `kernels` folder: Numba itself does not
 notice when a function in another file, which was compiled into a cached one, has changed. Where
-the package is installed does not matter: another environment of the same Muntin compiles nothing.
+the package is installed does not matter: another environment of the same Muntin, with the same
+Numba, compiles nothing.
 """
 
 import hashlib
@@ -53,12 +54,14 @@ def _digest_of(source: str) -> str:
 
 class _Place:
     """Where what is compiled of a function is kept: by the name of its module. Numba's own places
-    are named after the module's path, which differs in each environment."""
+    are named after the module's path, which differs in each environment. Another Numba has others:
+    it would take the same names, and neither reads what the other has written."""
 
     def __init__(self, function: Callable[..., Any], source: str) -> None:
         self._line = function.__code__.co_firstlineno
         self._py_file = source
-        self._folder = Path(numba.config.CACHE_DIR) / function.__module__  # pyright: ignore
+        name = f"{function.__module__}-{numba.__version__}"
+        self._folder = Path(numba.config.CACHE_DIR) / name  # pyright: ignore
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> "_Place | None":
