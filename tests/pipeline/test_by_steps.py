@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,7 +94,8 @@ def test_each_step_is_the_window_by_itself(
     if late:
         flown = [*flown[20:], *flown[:20]]
     cut = {"shards": shards} if shards else {}
-    spec = pipeline({name: {**one, **cut} for name, one in SUMMARIES.items()})
+    named = {"rows", next(name for name in SUMMARIES if re.search(rf"\b{name}\b", item))}
+    spec = pipeline({name: {**SUMMARIES[name], **cut} for name in sorted(named)})
     if retention:
         kept = spec.retention.model_copy(update={"panes": MINUTE})
         spec = spec.model_copy(update={"retention": kept})
