@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from muntin.assembly import cutting, maintenance
@@ -43,7 +44,7 @@ SUMMARIES: dict[str, dict[str, Any]] = {
 QUERIES = {"most": "SELECT tail, count, seats FROM rows(tail) ORDER BY count DESC, tail LIMIT 3"}
 ASKED = (
     "SELECT * FROM rows(tail) FOR ALL",
-    "SELECT * FROM rows(origin, dest) FOR LAST '5 minutes'",
+    "SELECT * FROM rows(origin, dest) FOR LAST '2 minutes'",
     "SELECT * FROM quantiles(delays, 0.5) FOR ALL",
     "SELECT * FROM quantiles(few, 0.1) FOR ALL",
     "SELECT * FROM top_k(calls, 3) FOR ALL",
@@ -61,14 +62,15 @@ def spec(shards: int | None, **more: Any) -> Any:
     return made.model_copy(update=more)
 
 
-@pytest.fixture(params=["all", "some"])
-def cut_early(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Cut and write to files what is far from large."""
-    small = request.param == "all"
-    monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0 if small else 2_500)
-    monkeypatch.setattr(cutting, "FILE_BYTES_MIN", 0 if small else 400)
-    monkeypatch.setattr(runs, "RUN_BYTES_MAX", 1_000)
-    return
+@contextmanager
+def cut_early(which: str) -> Iterator[None]:
+    """Cut and write to files what is far from large: all of it, or some."""
+    small = which == "all"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "CUT_BYTES_MIN", 0 if small else 2_500)
+        patch.setattr(cutting, "FILE_BYTES_MIN", 0 if small else 400)
+        patch.setattr(runs, "RUN_BYTES_MAX", 1_000)
+        yield
 
 
 @given(
@@ -84,23 +86,29 @@ def cut_early(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     max_examples=5,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_shards_change_nothing(
-    cut_early: None, rows: int, seed: int, micro: Any, parts: Any, shards: int, late: bool
+    rows: int, seed: int, micro: Any, parts: Any, shards: int, late: bool
 ) -> None:
-    flown = some_rows(rows, seed=seed, seconds=400)
-    if late:  # some hundred seconds, so that their panes are rolled up
+    flown = some_rows(rows, seed=seed, seconds=200)
+    if late:  # some minutes, so that their panes are rolled up
         flown = [*flown[20:], *flown[:20]]
     batches = [in_pieces(part, parts) for part in in_pieces(table(flown), micro)]
-    with run(spec(None), batches) as whole, run(spec(shards), batches) as sharded:
-        assert content(whole) == content(sharded)
-        assert whole.ledger.verify() == sharded.ledger.verify() == []
-        ask, ask_sharded = Session(whole.ledger), Session(sharded.ledger)
-        for statement in ASKED:
-            told, found = ask.sql(statement), ask_sharded.sql(statement)
-            assert _rows(told) == _rows(found), statement
-            assert (told.exact, told.bounds, told.late) == (found.exact, found.bounds, found.late)
+    with run(spec(None), batches) as whole:
+        held, ask = content(whole), Session(whole.ledger)
+        assert whole.ledger.verify() == []
+        told = {statement: ask.sql(statement) for statement in ASKED}
+        for which in ("all", "some"):
+            with cut_early(which), run(spec(shards), batches) as sharded:
+                assert content(sharded) == held, which
+                assert sharded.ledger.verify() == []
+                ask_sharded = Session(sharded.ledger)
+                for statement, one in told.items():
+                    found = ask_sharded.sql(statement)
+                    assert _rows(one) == _rows(found), (which, statement)
+                    assert (one.exact, one.bounds, one.late) == (
+                        found.exact, found.bounds, found.late,
+                    )  # fmt: skip
 
 
 def test_pieces_hold_their_shard_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +131,7 @@ def test_pieces_hold_their_shard_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_shards_later_and_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of different cuts lie side by side."""
     monkeypatch.setattr(cutting, "CUT_BYTES_MIN", 0)
-    batches = [[part] for part in in_pieces(table(some_rows(900, seconds=500)), [300, 600])]
+    batches = [[part] for part in in_pieces(table(some_rows(600, seconds=250)), [200, 400])]
     ledger = temporary()
     for number, shards in enumerate((None, 4, 32)):
         with run(spec(shards), [], ledger) as ingest:
@@ -175,7 +183,8 @@ def test_files_are_deleted_where_no_summary_has_shards_any_more(
         assert Session(SqliteLedger(tmp_path / "x.db")).sql(ASKED[0]).rows == asked
 
 
-def test_half_a_file_of_a_task_is_named(cut_early: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("which", ["all", "some"])
+def test_half_a_file_of_a_task_is_named(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it lies, and not only what is wrong with some segment."""
     read = PayloadFolder.read_part
     monkeypatch.setattr(
@@ -185,7 +194,7 @@ def test_half_a_file_of_a_task_is_named(cut_early: None, monkeypatch: pytest.Mon
     )
     batch = [in_pieces(table(some_rows(250)), [90])]
     told = r"/.*/run-.*\.mseg: from byte \d+ on it is not what a task of this batch has written"
-    with pytest.raises(LedgerError, match=told), run(spec(2), batch):
+    with cut_early(which), pytest.raises(LedgerError, match=told), run(spec(2), batch):
         pass
 
 
