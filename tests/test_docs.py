@@ -226,7 +226,8 @@ def test_sql_samples_are_right():
 @pytest.mark.parametrize("submits", [False, True], ids=["python", "spark-submit"])
 def test_samples_that_need_spark_and_commands(tmp_path, monkeypatch, submits):
     """In order, in one folder with data, as a reader does it; of two pages by spark-submit."""
-    prepare_flights(tmp_path)
+    # spark.md closes a window each hour, and asks it
+    prepare_flights(tmp_path, 240 if submits else 2_000)
     prepare_certificate(tmp_path)
     prepare_sites(tmp_path, monkeypatch.setenv)
     needed = [s for s in RUN if needs_spark(s) and s.language == "python"]
@@ -294,23 +295,21 @@ def prepare_certificate(folder):
     made.private_key_pem.write_to_path(folder / "server.key")
 
 
-def prepare_flights(folder):
-    hours = [1_356_998_400_000_000 + n * 3_600_000_000 for n in range(2_000)]
+def prepare_flights(folder, number=2_000):
+    hours = [1_356_998_400_000_000 + n * 3_600_000_000 for n in range(number)]
     flights = pa.table(
         {
             "date": pa.array(hours, pa.timestamp("us", "UTC")),
-            "origin": [("EWR", "JFK", "LGA")[n % 3] for n in range(2_000)],
-            "destination": [("ATL", "LAX", "ORD", "SFO")[n % 4] for n in range(2_000)],
-            "delay": pa.array([n % 61 - 10 for n in range(2_000)], pa.int64()),
-            "distance": pa.array([100 + n % 7 for n in range(2_000)], pa.int64()),
+            "origin": [("EWR", "JFK", "LGA")[n % 3] for n in range(number)],
+            "destination": [("ATL", "LAX", "ORD", "SFO")[n % 4] for n in range(number)],
+            "delay": pa.array([n % 61 - 10 for n in range(number)], pa.int64()),
+            "distance": pa.array([100 + n % 7 for n in range(number)], pa.int64()),
         }
     )
     timed = flights.rename_columns(["time", "origin", "dest", "delay", "distance"])
     for place, table in (("data/flights", flights), ("timed", timed), ("data/north", timed)):
         (folder / place).mkdir(parents=True)
         pq.write_table(table, folder / place / "flights.parquet")
-    named = flights.rename_columns(["time_hour", "origin", "carrier", "delay", "distance"])
-    pq.write_table(named, folder / "flights.parquet")
 
 
 def prepare_pipelines(folder, address, shared):

@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from muntin.cli import app
 from muntin.errors import BadArgument
+from tests.docs_samples import ROOT, commands_of, samples_of, split
 
 
 def said(*arguments: str) -> str:
@@ -101,3 +103,24 @@ def test_a_file_that_is_too_short_or_lacks_a_column(tmp_path) -> None:
             CliRunner().invoke(
                 app, ["simulate", "top-k", "-s", str(path), *arguments], catch_exceptions=False
             )
+
+
+def test_the_commands_of_the_page(tmp_path, monkeypatch) -> None:
+    """As topk.md has them, of fewer windows: a hundred take a minute."""
+    monkeypatch.chdir(tmp_path)
+    hours = [1_356_998_400_000_000 + n * 3_600_000_000 for n in range(200)]
+    flights = {
+        "time_hour": pa.array(hours, pa.timestamp("us", "UTC")),
+        "origin": [("EWR", "JFK", "LGA")[n % 3] for n in range(200)],
+        "carrier": [("AA", "B6", "DL", "UA")[n % 4] for n in range(200)],
+    }
+    pq.write_table(pa.table(flights), "flights.parquet")
+    page = samples_of(ROOT / "docs" / "topk.md")
+    (sample,) = (s for s in page if s.text.startswith("muntin simulate top-k"))
+    plain, traffic, file = (split(line)[1][3:] for line in commands_of(sample))
+    assert "hybrid" in said(*plain, "--windows", "5")
+    assert "drawn into costs.png" in said(*traffic, "--windows", "5")
+    assert (tmp_path / "costs.png").read_bytes()[:4] == b"\x89PNG"
+    found = json.loads(said(*file, "--windows", "5"))
+    assert found["options"]["windows"] == 5
+    assert found["per_100_windows"]["hybrid"]["invalid"] == 0
