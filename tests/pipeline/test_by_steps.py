@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -52,6 +53,7 @@ def check_steps(ledger: Any, item: str, clause: str, step: int, *, dropped: bool
         assert (covered, found.late) == (whole.windows[0].covered, whole.late)
         assert found.columns == ["window_start", "window_end", *whole.columns]
         types = dict(zip(found.table.schema.names, found.table.schema.types, strict=True))
+        assert types["window_start"] == types["window_end"] == pa.timestamp("us", "UTC")
         assert [types[name] for name in whole.columns] == whole.table.schema.types
     if covered is None:
         assert found.rows == []
@@ -101,6 +103,17 @@ def test_each_step_is_the_window_by_itself(
         spec = spec.model_copy(update={"retention": kept})
     with run(spec, [[part] for part in in_pieces(table(flown), micro)]) as ingest:
         check_steps(ingest.ledger, item, clause, panes * PANE, dropped=retention is not None)
+
+
+def test_steps_in_order_of_time_are_those_that_duckdb_gives(asked: Engine) -> None:
+    item = "rows FOR ALL EVERY '10 s'"
+    for order in ("window_start", "window_start DESC", "count DESC, window_end"):
+        text = f"SELECT window_end AS until, * FROM {item} ORDER BY {order}"  # noqa: S608
+        for clause in ("", " LIMIT 3", " LIMIT 2 OFFSET 1"):
+            by_duckdb = asked.sql(f"SELECT *, 1 AS x FROM ({text}) AS q{clause}")  # noqa: S608
+            found = asked.sql(text + clause)
+            assert found.table.equals(by_duckdb.table.drop_columns("x"))
+            assert len(found.rows) > 1
 
 
 MOMENT = st.integers(-30, 450).map(lambda second: instant_text(START + second * SECOND))

@@ -20,7 +20,7 @@ from sqlglot import exp
 from muntin.arrow import is_text, pc
 from muntin.select.bind import Bound
 from muntin.select.limits import Limits
-from muntin.select.values import floats
+from muntin.select.values import MOMENT, floats, plain_table
 
 TABLE_ROWS_MIN = 16_384  # of fewer, DuckDB is as fast
 TOP_ROWS_MAX = 1_000
@@ -120,7 +120,7 @@ def chosen(table: pa.Table, narrowing: Narrowing) -> pa.Table | None:
     if not narrowing.order:
         return table.take(pa.array(found[narrowing.offset : end]))
     # Arrow orders what has no nulls and no NaN as DuckDB does, and texts by their bytes
-    alike = (pa.int64(), pa.string(), pa.large_string())
+    alike = (pa.int64(), pa.string(), pa.large_string(), MOMENT)
     columns = [table.column(name) for name, _ in narrowing.order]
     if len(found) > SORTED_ROWS_MAX or any(c.null_count or c.type not in alike for c in columns):
         return None
@@ -278,7 +278,7 @@ _SUM_NODES = (
     exp.Column, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Anonymous,
 )  # fmt: skip
 # Types that come back from DuckDB as they went in.
-_SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_()))
+_SAME = frozenset((pa.int64(), pa.float64(), pa.string(), pa.bool_(), MOMENT))
 
 
 def projected(
@@ -324,7 +324,7 @@ def answered(
     arrays = [floats(_as_text(table.column(name))) for name in sources]
     if any(array.type not in _SAME for array in arrays):
         return None
-    return pa.Table.from_arrays(arrays, names=list(columns))
+    return plain_table(pa.Table.from_arrays(arrays, names=list(columns)), columns)
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
