@@ -19,7 +19,7 @@ from muntin.reading.catalog import LedgerCatalog
 from muntin.select.catalog import ForClause
 from muntin.select.engine import Engine
 from muntin.session import Session
-from muntin.times import instant_text
+from muntin.times import instant_text, instant_us
 from tests.pipeline.support import SECOND, START, events, gather, run
 from tests.pipeline.support import pipeline as orders
 from tests.pipeline.test_kinds import in_pieces, pipeline, some_rows, table
@@ -116,12 +116,35 @@ def test_steps_in_order_of_time_are_those_that_duckdb_gives(asked: Engine) -> No
             assert len(found.rows) > 1
 
 
+NOW = START + 400 * SECOND
 MOMENT = st.integers(-30, 450).map(lambda second: instant_text(START + second * SECOND))
 ENDS = st.one_of(
     st.builds("window_start {} '{}'".format, st.sampled_from([">=", ">", "<", "<=", "="]), MOMENT),
     st.builds("TIMESTAMP '{}' {} window_start".format, MOMENT, st.sampled_from(["<=", "<", ">"])),
     st.builds("window_start BETWEEN '{}' AND '{}'".format, MOMENT, MOMENT),
-)
+    st.builds(
+        "{} {} {}".format,
+        st.sampled_from([
+            "window_start", "CAST(window_start AS TIMESTAMP)", "date_trunc('minute', window_start)",
+            "CAST(window_start AS DATE)", "date_trunc('hour', CAST(window_start AS DATE))",
+        ]),
+        st.sampled_from([">=", ">", "<", "<=", "=", "BETWEEN DATE '2023-11-14' AND"]),
+        st.one_of(
+            st.builds("now() - INTERVAL '{} seconds'".format, st.integers(-30, 450)),
+            st.builds("(SELECT TIMESTAMP '{}')".format, MOMENT),
+            st.sampled_from([
+                "now()", "current_date", "current_date + 1", "'2023-11-15'", "NULL",
+                "date_trunc('minute', now())", "CAST(now() AS DATE)",
+                "TIMESTAMP 'infinity'", "TIMESTAMP '1900-01-01' + INTERVAL '1 day'",
+            ]),
+        ),
+    ),
+    st.builds(
+        "extract(epoch from window_start) {} {}".format,
+        st.sampled_from([">=", ">", "<", "<=", "="]),
+        st.floats(-30, 450).map(lambda second: START / SECOND + second),
+    ),
+)  # fmt: skip
 OTHERS = st.one_of(
     st.builds("(window_start >= '{}' OR window_start < '{}')".format, MOMENT, MOMENT),
     st.builds("window_start < CAST('{}' AS TIMESTAMP) + INTERVAL 1 minute".format, MOMENT),
@@ -133,6 +156,10 @@ OTHERS = st.one_of(
 SELECTS = (
     "SELECT * FROM {item} WHERE {where}",
     "SELECT * FROM (SELECT * FROM {item}) AS q WHERE {where}",
+    "SELECT * FROM (SELECT * FROM {item} ORDER BY window_start LIMIT 3) AS q WHERE {where}",
+    "SELECT * FROM (SELECT window_start, max(window_end) AS window_end, count(*) AS n FROM "
+    "(SELECT * FROM {item} WHERE window_end IS NOT NULL) AS r GROUP BY window_start) AS q "
+    "WHERE {where}",
     "SELECT * FROM (SELECT window_start, window_end, row_number() OVER (ORDER BY window_start) "
     "FROM rows AS a) AS q WHERE {where}",
     "SELECT * FROM (SELECT window_end AS window_start, window_start AS window_end FROM {item}) "
@@ -183,14 +210,42 @@ def test_a_filter_of_steps_reads_what_it_lets_through(
     for name in ("q", "a", "b"):
         written = written.replace(f"rows AS {name}", f"rows {every} AS {name}")
     try:
-        found = asked.sql(select.format(item=item, **parts), window=ForClause("all", every_us=step))
+        found = asked.sql(
+            select.format(item=item, **parts), window=ForClause("all", every_us=step), now=NOW
+        )
     except SelectError as error:
         if error.code != "dropped":  # a range of which nothing is left
             raise
         return
-    whole = asked.sql(written)
+    whole = asked.sql(written, now=NOW)
     assert found.columns == whole.columns
     assert sorted(map(repr, found.rows)) == sorted(map(repr, whole.rows))
+
+
+FILTERS = (
+    ("window_start >= now() - INTERVAL '1 minute'", 340, None),
+    ("window_start BETWEEN now() - INTERVAL '2 minutes' AND now()", 280, 410),
+    ("CAST(window_start AS TIMESTAMP) < now() + INTERVAL '-2 min'", None, 290),
+    ("DATE '2023-11-14' = CAST(window_start AS DATE)", -80_000, 6_410),
+    ("date_trunc('minute', window_start) = (SELECT TIMESTAMP '2023-11-14 22:14:00')", 40, 110),
+    ("extract(epoch from window_start) >= 1700000060", 60, None),
+)
+"""As Metabase, Grafana, Tableau and Looker write them; seconds of what is read, from the start."""
+
+
+def test_what_a_filter_computes_is_read_alone() -> None:
+    every = ForClause("all", every_us=PANE)
+    with run(orders(queries={}), [[events([(0, "d", 1, 1, 1)])]]) as ingest:
+        engine = Engine(LedgerCatalog(ingest.ledger))
+        for where, start, end in FILTERS:
+            ends = [
+                instant_text(at if second is None else START + second * SECOND)
+                for second, at in ((start, 0), (end, instant_us("9999-12-31")))
+            ]
+            for item in ("orders", "(SELECT * FROM orders WHERE count > 0) AS q"):
+                text = f"SELECT * FROM {item} WHERE {where}"  # noqa: S608
+                found = engine.sql(text, window=every, now=NOW)
+                assert f"'{ends[0]}' TO '{ends[1]}'" in found.windows[0].asked
 
 
 def test_many_values_are_within_their_bounds_in_each_step() -> None:

@@ -32,7 +32,7 @@ from muntin.select.database_errors import converted, is_ambiguous
 from muntin.select.functions import WITHOUT_WINDOWS
 from muntin.select.limits import Limits
 from muntin.select.narrowing import answered, narrowed
-from muntin.select.plan import NOW, CheckedStatement, Planner, with_sources
+from muntin.select.plan import NOW, CheckedStatement, ComputedEnds, Planner, with_sources
 from muntin.select.result import Result, WindowRead
 from muntin.select.syntax import quoted, show_window
 from muntin.select.tables import TableCache, shape_of, table_of
@@ -113,15 +113,25 @@ class Engine:
 
         Raises SelectError: with a code, the place in the text, and a remedy.
         """
+        now = _moment(now)
         with self._catalog.moment() as moment:
-            reading = self.read(text, moment, window)
+            reading = self.read(text, moment, window, now)
         return self.answer(reading, now=now, wide=wide)
 
-    def read(self, text: str, moment: Moment, window: ForClause | None = None) -> LoadedStatement:
-        """Check a statement, and load what its FROM items ask for: all of it of one moment."""
+    def read(
+        self,
+        text: str,
+        moment: Moment,
+        window: ForClause | None = None,
+        now: datetime | None = None,
+    ) -> LoadedStatement:
+        """Check a statement, and load what its FROM items ask for: all of it of one moment. `now`:
+        as it will be answered with, where the window is one by steps."""
         started = time.perf_counter()
         steps = None if window is None or window.every_us is None else window
         plan = self._planner.plan(text, moment, steps)
+        if plan.ends is not None and now is not None:
+            plan = replace(plan, items=self._between(plan.items, plan.ends, now))
         return LoadedStatement(plan, tuple(self._load(plan, moment, window)), started)
 
     def answer(
@@ -188,6 +198,23 @@ class Engine:
                     if other.kind != error.kind:
                         raise
             raise
+
+    def _between(
+        self, items: tuple[Bound | None, ...], computed: ComputedEnds, now: datetime
+    ) -> tuple[Bound | None, ...]:
+        """Of items by steps, those that their filters let through."""
+        found, parameters = list(items), {NOW: now} if computed.clock else None
+        try:
+            row = self._database.run(
+                lambda: computed.sql, [], parameters=parameters, seconds=self.limits.seconds
+            )
+        except DatabaseError:  # the statement will say it, where it matters
+            return items
+        for end, column in zip(computed.ends, row.columns, strict=True):
+            item, at = found[end.item], _instant_us(column)
+            if at is not None and item is not None and item.window is not None:
+                found[end.item] = replace(item, window=end.within(item.window, at))
+        return tuple(found)
 
     def close(self) -> None:
         """Give back DuckDB's memory and the watchdog's thread."""
@@ -385,6 +412,17 @@ def _placed(error: SelectError, plan: CheckedStatement, number: int) -> SelectEr
     """An error of loading, at the FROM item that was loaded."""
     span = plan.statement.items[number].span
     return error.replaced(text=plan.text, position=span.start, length=span.length)
+
+
+def _instant_us(column: pa.ChunkedArray) -> int | None:
+    """The one time, or day, of a column; None: it holds something else."""
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        return None
+    try:
+        at = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False)
+    except pa.ArrowInvalid:
+        return None
+    return at.cast(pa.int64())[0].as_py()
 
 
 def _moment(now: datetime | int | None) -> datetime:

@@ -4,8 +4,8 @@ Tools that know no FOR filter by `window_start`. Their filter stays in the state
 leaves out need not be read from the ledger.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -20,62 +20,123 @@ from muntin.times import DAY_US, instant_us
 _TYPE = exp.DataType.Type
 _TIMES = (_TYPE.TIMESTAMP, _TYPE.TIMESTAMPNTZ, _TYPE.TIMESTAMPTZ, _TYPE.DATE)
 _LAST_US = instant_us("9999-12-31")
-_Ends = list[tuple[type[exp.Expr], int]]  # how window_start is compared, and with what
+_UNITS_US = {
+    "second": DAY_US // 86_400,
+    "minute": DAY_US // 1_440,
+    "hour": DAY_US // 24,
+    "day": DAY_US,
+    "week": 7 * DAY_US,
+    "month": 31 * DAY_US,
+    "quarter": 92 * DAY_US,
+    "year": 366 * DAY_US,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a filter compares an item's `window_start` with."""
+
+    item: int
+    sign: type[exp.Expr]
+    constant: exp.Expr
+    cut_us: int = 0
+    """What is compared may lie before `window_start`, by less than this."""
+
+    def within(self, window: ForClause, at: int) -> ForClause:
+        """The steps of a window that are let through, where the constant is the moment `at`:
+        whole ones, of which the filter leaves out what is too much."""
+        every = window.every_us or 1
+        low, high = window.start_us or 0, window.end_us or _LAST_US
+        at = min(max(at, 0), _LAST_US)
+        if self.sign in (exp.GT, exp.GTE, exp.EQ):
+            low = max(low, at // every * every)
+        if self.sign in (exp.LT, exp.LTE, exp.EQ):
+            high = min(high, (at + self.cut_us) // every * every + every)
+        return replace(window, kind="range", start_us=low, end_us=max(high, low + every))
 
 
 def filtered_steps(
-    tree: exp.Expr, items: tuple[Bound | None, ...], among: Collection[int]
-) -> tuple[Bound | None, ...]:
+    tree: exp.Expr, items: Sequence[Bound | None], among: Collection[int]
+) -> tuple[tuple[Bound | None, ...], tuple[End, ...]]:
     """The items of a resolved statement; those of `among`, which are asked for all steps, for a
-    range of them where their SELECT compares `window_start` with constants."""
-    found = list(items)
+    range of them where their SELECT, or one around it, compares `window_start` with constants. And
+    the ends whose constants are to be computed."""
+    found, left = list(items), list[End]()
     for select in tree.find_all(exp.Select):
         where = select.args.get("where")
         if where is None:
             continue
-        ends = dict[Origin, _Ends]()
-        for origin, sign, at in _comparisons(where.this):
-            ends.setdefault(origin, []).append((sign, at))
-        for clause in (select.args.get("from_"), *(select.args.get("joins") or ())):
-            number = None if clause is None else item_number(clause.this)
-            item = None if number is None or number not in among else found[number]
-            if number is not None and item is not None and item.window is not None:
-                said = ends.get(Origin(number, SPAN_COLUMNS[0]), [])
-                found[number] = replace(item, window=_range(item.window, said))
-    return tuple(found)
+        clauses = (select.args.get("from_"), *(select.args.get("joins") or ()))
+        of_it = {_item(clause.this) for clause in clauses if clause is not None}
+        for end in _ends(where.this):
+            item = found[end.item] if end.item in of_it and end.item in among else None
+            if item is None or item.window is None or item.window.kind not in ("all", "range"):
+                continue
+            at = _constant_us(end.constant)
+            if at is not None:
+                found[end.item] = replace(item, window=end.within(item.window, at))
+            elif end.constant.find(exp.Column, exp.From) is None:
+                left.append(replace(end, constant=end.constant.copy()))  # the tree will change
+    return tuple(found), tuple(left)
 
 
-def _range(window: ForClause, ends: _Ends) -> ForClause:
-    """Whole steps, of which the filter leaves out what is too much."""
-    every = window.every_us or 1
-    lows = [at // every * every for sign, at in ends if sign in (exp.GT, exp.GTE, exp.EQ)]
-    highs = [at // every * every + every for sign, at in ends if sign in (exp.LT, exp.LTE, exp.EQ)]
-    if window.kind != "all" or not ends:
-        return window
-    start, end = max(lows, default=0), min(highs, default=_LAST_US)
-    return replace(window, kind="range", start_us=start, end_us=max(end, start + every))
+def _item(table: exp.Expr) -> int | None:
+    """The FROM item that a table is, or that it takes rows of without looking at others."""
+    while isinstance(table, exp.Subquery):
+        select = table.this
+        limits = (each.args.get(part) for each in (table, select) for part in ("limit", "offset"))
+        if any(limits) or not isinstance(select, exp.Select) or select.args.get("qualify"):
+            return None
+        source = select.args.get("from_")
+        over = any(each.find(exp.Window) for each in select.expressions)
+        if source is None or over or select.args.get("joins"):
+            return None
+        table = source.this
+    return item_number(table)
 
 
-def _comparisons(where: exp.Expr) -> Iterator[tuple[Origin, type[exp.Expr], int]]:
-    """Of what AND joins, columns of FROM items beside constant times."""
+def _ends(where: exp.Expr) -> Iterator[End]:
+    """Of what AND joins, comparisons of columns of FROM items."""
     left = [where]
     while left:
         part = left.pop().unnest()
         if isinstance(part, exp.And):
             left += [part.this, part.expression]
         elif isinstance(part, exp.Between):
-            left += [
-                exp.GTE(this=part.this, expression=part.args["low"]),
-                exp.LTE(this=part.this, expression=part.args["high"]),
-            ]
+            yield from _compared(part.this.unnest(), part.args["low"].unnest(), exp.GTE)
+            yield from _compared(part.this.unnest(), part.args["high"].unnest(), exp.LTE)
         elif type(part) in TURNED:
-            sides = part.this.unnest(), part.expression.unnest()
-            kind = type(part)
-            if not isinstance(sides[0], exp.Column):
-                sides, kind = sides[::-1], TURNED[kind]
-            origin, at = sides[0].meta.get("origin"), _constant_us(sides[1])
-            if isinstance(origin, Origin) and at is not None:
-                yield origin, kind, at
+            first, second = part.this.unnest(), part.expression.unnest()
+            yield from _compared(first, second, type(part))
+            yield from _compared(second, first, TURNED[type(part)])
+
+
+def _compared(side: exp.Expr, constant: exp.Expr, sign: type[exp.Expr]) -> Iterator[End]:
+    """`window_start`, also cut to a unit or in seconds, beside whatever else."""
+    cut, is_day, seconds = 0, False, False
+    while not isinstance(side, exp.Column):
+        is_call = isinstance(side, exp.Anonymous) and len(side.expressions) == 2
+        call = str(side.this).lower() if is_call else ""
+        unit = side.expressions[0].name.lower() if is_call else ""
+        if isinstance(side, exp.Cast) and side.to.this in _TIMES:
+            is_day = is_day or side.to.this == _TYPE.DATE
+            cut += DAY_US * (side.to.this == _TYPE.DATE)
+            side = side.this.unnest()
+        elif call == "date_trunc" and unit in _UNITS_US:
+            cut += _UNITS_US[unit]
+            side = side.expressions[1].unnest()
+        elif call == "date_part" and unit == "epoch" and not seconds:
+            seconds = True
+            side = side.expressions[1].unnest()
+        else:
+            return
+    if is_day and constant.is_string:  # it is read as a day
+        constant = exp.cast(constant.copy(), "DATE")
+    if seconds:
+        constant = exp.Anonymous(this="to_timestamp", expressions=[constant.copy()])
+    origin = side.meta.get("origin")
+    if isinstance(origin, Origin) and origin.name == SPAN_COLUMNS[0]:
+        yield End(origin.item, sign, constant, cut)
 
 
 def _constant_us(node: exp.Expr) -> int | None:

@@ -16,7 +16,7 @@ from muntin.select.catalog import ForClause, Moment, QueryInfo, SummaryInfo
 from muntin.select.check import check_tree
 from muntin.select.columns import Origin
 from muntin.select.database import UNDECIMAL
-from muntin.select.filtered_steps import filtered_steps
+from muntin.select.filtered_steps import End, filtered_steps
 from muntin.select.limits import Limits
 from muntin.select.listing import listed
 from muntin.select.names import resolve
@@ -44,6 +44,15 @@ _TREND_DEPTH_MAX = 8  # a trend of a trend of a trend ...
 
 
 @dataclass(frozen=True, slots=True)
+class ComputedEnds:
+    """Ends with constants that DuckDB computes: `sql` selects them in this order."""
+
+    ends: tuple[End, ...]
+    sql: str
+    clock: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedStatement:
     """A statement that could be run now: all of its names exist. `columns`: of the result; a name
     that stands twice has a number."""
@@ -68,6 +77,8 @@ class CheckedStatement:
     limits: Limits
     rows: pa.Table | None = None
     """Of one that lists what there is."""
+    ends: ComputedEnds | None = None
+    """Of the steps that it reads."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -157,10 +168,10 @@ class Planner:
 
         binder = Binder(text, *known, columns_of, steps)
         items, columns = resolve(statement, binder, self._limits)
-        tree = statement.tree
+        tree, ends = statement.tree, tuple[End, ...]()
         if steps is not None:
             without = {at for at, item in enumerate(statement.items) if item.window is None}
-            items = filtered_steps(tree, items, without)
+            items, ends = filtered_steps(tree, items, without)
         narrowing = narrowing_of(tree, items)
         about = projected(tree, items, narrowing), narrowing, _names_read(tree), _compared(tree)
         written = _written(tree, text)
@@ -174,7 +185,7 @@ class Planner:
         names = tuple(distinct_names(columns))
         plan = CheckedStatement(text, names, items, sql, clock, *about, written, sums, self._limits)
         if around or steps is not None:
-            return plan
+            return replace(plan, ends=_computed(ends))
         slots = slots_of(statement, plan.sql, plan.narrowing, self._limits)
         if slots is not None:
             outline, _ = outline_of(text)
@@ -280,6 +291,11 @@ def _no_columns(query: QueryInfo) -> tuple[str, ...]:
 
 _BETWEEN_VALUES = frozenset(("median", "quantile_cont"))
 NOW = "now_utc"  # name of the parameter that holds the statement's clock
+
+
+def _computed(ends: tuple[End, ...]) -> ComputedEnds | None:
+    select = exp.Select(expressions=[exp.Paren(this=end.constant) for end in ends])
+    return ComputedEnds(ends, *render(select)) if ends else None
 
 
 def render(tree: exp.Expr) -> tuple[str, bool]:
