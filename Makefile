@@ -62,7 +62,7 @@ bench: setup
 # need an environment of their own.
 BENCHMARKS := peers/quantiles peers/frequency peers/distinct peers/filters peers/sums peers/by_key \
 	peers/sliding vector_matrix quantiles real_streams periodic select_speed questions kafka_json \
-	live_stream shards fingerprint_index server_load sliding_windows
+	live_stream shards fingerprint_index server_load sliding_windows steps
 bench-check: .venv-peers/.done
 	failed=0; for name in $(BENCHMARKS); do echo "== $$name"; \
 		.venv-peers/bin/python benchmarks/$$name.py --check || failed=1; done; \
