@@ -81,14 +81,11 @@ class Binder:
 
     def bind(self, item: FromItem) -> Bound:
         bound = self._bind(item)
-        info = None if bound.kind in ("trend", "windows") else self.summaries[bound.source]
-        if (
-            self.steps is not None
-            and bound.window is None
-            and info is not None
-            and info.kind not in WITHOUT_WINDOWS
-        ):
-            bound = replace(bound, window=self.steps.by_steps_of(info.pane_us))
+        has_rows_of_time = bound.kind in ("trend", "windows")
+        if self.steps is not None and bound.window is None and not has_rows_of_time:
+            info = self.summaries[bound.source]
+            if info.kind not in WITHOUT_WINDOWS:
+                bound = replace(bound, window=self.steps.by_steps_of(info.pane_us))
         return bound if bound.every is None else self._by_steps(item, bound, bound.every)
 
     def _by_steps(self, item: FromItem, bound: Bound, every: int) -> Bound:
